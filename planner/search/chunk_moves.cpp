@@ -16,6 +16,13 @@ NodeId nodes_of(const Region& r) { return r.last - r.first; }
 
 }  // namespace
 
+double seconds_between(const CostsOfRows& fewer, const CostsOfRows& twice, size_t bytes) {
+  const auto more = static_cast<double>(bytes - fewer.bytes);
+  const double part = more / static_cast<double>(twice.bytes - fewer.bytes);
+  const double chunks = 1 / (1 + part);  // of those with fewer rows
+  return twice.seconds + (fewer.seconds - twice.seconds) * (2 * chunks - 1);
+}
+
 ChunkMoves::ChunkMoves(const MeasuredSegments& measured, const Levers& levers, Trials& trials)
     : measured_(measured), levers_(levers), trials_(trials) {
   if (levers.loss_rows) return;

@@ -9,6 +9,15 @@
 
 namespace spool {
 
+// A number of rows: the most live bytes, and the seconds of a step.
+struct CostsOfRows {
+  size_t bytes = 0;
+  double seconds = 0;
+};
+// About the seconds with the most rows that fit, between some and twice as many: bytes are linear
+// in rows, seconds in chunks.
+double seconds_between(const CostsOfRows& fewer, const CostsOfRows& twice, size_t bytes);
+
 class ChunkMoves {
  public:
   // The arguments must outlive it.

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "spool/planner/search/chunk_moves.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -182,6 +183,27 @@ const FoundPlan* HandPolicies::if_faster(Trials::Trial& trial, size_t budget, do
   return &found;
 }
 
+// Tries rows of the loss between these and the next choice, for which the budget has no room.
+const FoundPlan* HandPolicies::faster_with_more_rows(const Flags& flags, size_t budget,
+                                                     double& seconds) {
+  const auto at = std::ranges::find(measured_.rows, flags.loss_rows);
+  if (at == measured_.rows.end() || at - measured_.rows.begin() < 2) return nullptr;
+  Flags fits = flags;
+  int64_t fails = at[-1];
+  const Trials::Trial &fewer = trial(flags),
+                      &twice = trial(with_rows(flags, flags.mlp_rows, fails));
+  if (fewer.live > budget || twice.live <= budget) return nullptr;
+  const double between =
+      seconds_between({fewer.live, fewer.found.seconds}, {twice.live, twice.found.seconds}, budget);
+  if (between >= seconds) return nullptr;
+  while (fails - fits.loss_rows > 1) {
+    const int64_t middle = (fits.loss_rows + fails) / 2;
+    const Flags other = with_rows(flags, flags.mlp_rows, middle);
+    (trial(other).live <= budget ? fits.loss_rows : fails) = middle;
+  }
+  return if_faster(trial(fits), budget, seconds);
+}
+
 // Tries the kind's policies of fewest chunks, the fastest first, until one has a layout that fits.
 const FoundPlan* HandPolicies::faster_with_other_chunks(const Flags& kind, size_t budget,
                                                         double& seconds) {
@@ -190,6 +212,7 @@ const FoundPlan* HandPolicies::faster_with_other_chunks(const Flags& kind, size_
   if (all.size() > max_layouts) all.resize(max_layouts);
   for (const Flags& flags : all) {
     if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) return found;
+    if (const FoundPlan* found = faster_with_more_rows(flags, budget, seconds)) return found;
     for (const Flags& other : other_chunks(flags)) {
       if (const FoundPlan* found = if_faster(trial(other), budget, seconds)) return found;
     }

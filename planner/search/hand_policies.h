@@ -48,6 +48,7 @@ class HandPolicies {
   // whose live bytes are within `bytes`; the fastest first.
   std::vector<Flags> fewest_chunks_within(const Flags& kind, size_t bytes);
   const FoundPlan* faster_with_other_chunks(const Flags& kind, size_t budget, double& seconds);
+  const FoundPlan* faster_with_more_rows(const Flags&, size_t budget, double& seconds);
   std::vector<Flags> descents();
   std::vector<Flags> with_near_chunks(const std::vector<Flags>&);
   size_t live_bytes_of(const Flags&);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "spool/planner/search/chunk_moves.h"
 #include "spool/planner/search/golden_sections.h"
 
 namespace spool {
@@ -173,20 +174,28 @@ std::vector<Proposal> Proposer::uniform() const {
 std::vector<Proposal> Proposer::with_fewer_rows(size_t limit, double seconds) const {
   constexpr size_t max_count = 8;
   const std::vector<Proposal> all = uniform();
-  std::vector<Proposal> found;
+  std::vector<std::pair<double, const Proposal*>> found;
   for (const Proposal& more : all) {
-    if (more.seconds >= seconds || found.size() == max_count) break;
-    if (live_bytes(measured_, more.choice) <= limit) continue;
+    if (more.seconds >= seconds) break;
+    const size_t of_more = live_bytes(measured_, more.choice);
+    if (of_more <= limit) continue;
     const auto has_fewer = [&](const Proposal& p) {
       return p.choice.row_choice == more.choice.row_choice + 1 &&
              are_alike(measured_, p.choice, more.choice);
     };
     const auto fewer = std::ranges::find_if(all, has_fewer);
-    if (fewer != all.end() && live_bytes(measured_, fewer->choice) <= limit) {
-      found.push_back(*fewer);
-    }
+    if (fewer == all.end()) continue;
+    const size_t of_fewer = live_bytes(measured_, fewer->choice);
+    if (of_fewer > limit) continue;
+    const double between =
+        seconds_between({of_fewer, fewer->seconds}, {of_more, more.seconds}, limit);
+    if (between < seconds) found.emplace_back(between, &*fewer);
   }
-  return found;
+  std::ranges::stable_sort(found, {}, &std::pair<double, const Proposal*>::first);
+  if (found.size() > max_count) found.resize(max_count);
+  std::vector<Proposal> proposals;
+  for (const auto& [between, fewer] : found) proposals.push_back(*fewer);
+  return proposals;
 }
 
 std::vector<Proposal> Proposer::alike_at_first(size_t limit) const {

@@ -49,8 +49,8 @@ class Proposer {
 
   // The proposals that treat equal segments alike and neither offload nor stream, fastest first.
   std::vector<Proposal> uniform() const;
-  // Those with the most rows of the loss that the limit has room for, where twice as many, which it
-  // has no room for, would take fewer seconds than these: rows between them may, too.
+  // Those for which the limit has room, but not with the next choice of more rows of the loss: rows
+  // between the two would take fewer seconds than these, about the fewest first.
   std::vector<Proposal> with_fewer_rows(size_t limit, double seconds) const;
   // Those that fit, with as many of the last segments as the limit has room for keeping all.
   std::vector<Proposal> alike_at_first(size_t limit) const;

@@ -261,6 +261,16 @@ struct Search::State {
     if (!has_others()) return;
     if (const FoundPlan* found = by_hand.fastest_within(plan.peak, plan.seconds)) plan = *found;
     plan = moves.faster_within(plan.peak, plan);
+    try_families(plan, plan.peak);
+  }
+
+  // Replaces the plan by a faster one within the budget whose segments are alike, if there is one.
+  void try_families(FoundPlan& plan, size_t budget) {
+    for (size_t family = first_alike_family; family < families().size(); ++family) {
+      if (const auto other = search_family(family, budget, plan.seconds, plan.plan)) {
+        plan = moves.faster_within(budget, *other);
+      }
+    }
   }
 
   // The search among plans that only recompute and cut the loss into chunks; null if this is that
@@ -281,8 +291,7 @@ struct Search::State {
   }
 
   bool is_proven(const std::optional<FoundPlan>& found, size_t budget) {
-    constexpr double proven = 1.001;  // no plan is faster by more than this
-    return found && found->seconds <= proven * bound.seconds_within(budget);
+    return found && found->seconds <= (1 + levers.enough) * bound.seconds_within(budget);
   }
 
   // Nothing if no plan fits.
@@ -296,11 +305,7 @@ struct Search::State {
       const FoundPlan other = moves.faster_within(budget, least);
       if (!found || other.seconds < found->seconds) found = other;
     }
-    for (size_t family = first_alike_family; found && family < families().size(); ++family) {
-      if (const auto other = search_family(family, budget, found->seconds, found->plan)) {
-        found = moves.faster_within(budget, *other);
-      }
-    }
+    if (found) try_families(*found, budget);
     return found;
   }
 
@@ -328,8 +333,9 @@ struct Search::State {
     }
     if (is_proven(fastest, budget)) return fastest;
     for (const Proposal& p : proposer.with_fewer_rows(budget, seconds())) {
-      const FoundPlan& few_rows = plan_of(p, budget);
-      if (few_rows.peak <= budget) take(moves.faster_within(budget, few_rows));
+      // Its layout may have holes that another one has not.
+      const FoundPlan more_rows = moves.faster_within(budget, plan_of(p, budget));
+      if (more_rows.peak <= budget) take(more_rows);
     }
     // Each family has a dynamic program of its own for each way of offloading, which takes long.
     const std::optional<FoundPlan> first = fastest;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "spool/models/steps/step_planner.h"
 #include "spool/planner/machines/machine.h"
 #include "tests/models/training/flags_testing.h"
 #include "tests/runtime/testing.h"
@@ -167,6 +168,35 @@ TEST(FixedFlags, NoPolicyHelpsIfTheVocabularyTakesMost) {
                                    {"dtype", {c.dtype}}},
                          .machine = *named_machine("a100-80g")};
     expect_no_policy_helps(run, {c.policy});
+  }
+}
+
+// A search that never ends early, though the bound proves its plan to be fast.
+constexpr double never = -1;
+
+std::unique_ptr<Search> search_of(const FlaggedRun& run, double enough) {
+  const TrainingConfig config = run_options(run.flags).training;
+  const Machine& machine = run.machine;
+  const bool has_host = run.host_bytes > 0;
+  Levers levers{
+      .regions = true, .state_share = has_host, .host_bytes = run.host_bytes, .enough = enough};
+  if (has_host) levers.offload_to = OffloadTarget::host;
+  return std::make_unique<Search>(searched_step(describe_step(config), machine), levers);
+}
+
+TEST(FixedFlags, ASearchThatEndsEarlyFindsPlansAsGood) {
+  for (int i = 0; i < cases(); ++i) {
+    Random random(/*seed=*/4, static_cast<uint64_t>(i));
+    const FlaggedRun run = random_run(random);
+    SCOPED_TRACE(sentence("case ", i, " ", in_words(run)));
+    const auto search = search_of(run, Levers{}.enough), whole = search_of(run, never);
+    const size_t min = whole->smallest_budget(), max = std::max(min, whole->keep_all_peak());
+    EXPECT_EQ(search->smallest_budget(), min);
+    for (const size_t budget : {min, std::midpoint(min, max), max}) {
+      const SearchResult found = search->plan(budget), best = whole->plan(budget);
+      EXPECT_TRUE(found.fits && best.fits) << budget;
+      EXPECT_LE(found.found.seconds, no_slower * best.found.seconds) << budget;
+    }
   }
 }
 
