@@ -11,6 +11,9 @@
 
 namespace spool {
 
+// Chunks of a loss or an MLP, beyond which more save next to nothing: a bound on what is tried.
+inline constexpr int max_tried_chunks = 1024;
+
 // Cuts every node of the program that allows it into chunks of at most `rows` rows.
 Plan chunk_rows(const Program&, int64_t rows);
 

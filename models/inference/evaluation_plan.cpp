@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/planner/chunks.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -47,7 +48,7 @@ void rehearse_evaluation(const EvaluationShape& shape, const Plan& plan, Stream&
 }
 
 ChunkRows fewest_chunks(int64_t tokens, size_t limit, const PeakInChunks& peak_in) {
-  constexpr int64_t max_chunks = 1024, min_rows_of_mlp = 16;
+  constexpr int64_t max_chunks = max_tried_chunks, min_rows_of_mlp = 16;
   const int64_t max_loss = std::min(tokens, max_chunks);
   const int64_t max_mlp = std::min(tokens / min_rows_of_mlp, max_chunks);
   const auto rows_of = [&](int64_t loss, int64_t mlp) {

@@ -151,9 +151,9 @@ size_t HandPolicies::live_bytes_of(const Flags& flags) {
 }
 
 std::vector<int64_t> HandPolicies::mlp_ladder() const {
-  constexpr int64_t max_chunks = 1024;
   std::vector<int64_t> ladder{0};
-  for (int64_t chunks = 2; chunks <= std::min(mlp_extent_, max_chunks); chunks *= 2) {
+  for (int64_t chunks = 2; chunks <= std::min<int64_t>(mlp_extent_, max_tried_chunks);
+       chunks *= 2) {
     ladder.push_back(ceil_div(mlp_extent_, chunks));
   }
   return ladder;

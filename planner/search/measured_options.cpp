@@ -27,9 +27,8 @@ struct OptionTrial {
 
 // Halves, down to one row or to so many chunks that more save next to nothing.
 std::vector<int64_t> row_choices(int64_t rows) {
-  constexpr int64_t max_chunks = 1024;
   std::vector<int64_t> choices{0};
-  for (int64_t r = (rows + 1) / 2; r > 0 && choices.back() != r && rows / r <= max_chunks;
+  for (int64_t r = (rows + 1) / 2; r > 0 && choices.back() != r && rows / r <= max_tried_chunks;
        r = (r + 1) / 2) {
     choices.push_back(r);
   }

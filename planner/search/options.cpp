@@ -113,10 +113,10 @@ size_t bytes_saved_inside(const Program& program, const CuttableNodes& span,
 // Powers of two, until what a chunk computes is so small a part of what the segment saves that more
 // chunks save next to nothing.
 std::vector<int> numbers_of_chunks(int64_t extent, size_t inside, size_t saved) {
-  constexpr int few = 16, max = 1024;
+  constexpr int few = 16;
   constexpr size_t min_part = 512;
   std::vector<int> numbers;
-  for (int n = 2; n <= max && n <= extent; n *= 2) {
+  for (int n = 2; n <= max_tried_chunks && n <= extent; n *= 2) {
     if (n > few && inside / static_cast<size_t>(n) * 2 * min_part < saved) break;
     numbers.push_back(n);
   }
