@@ -11,7 +11,7 @@
 
 namespace spool {
 
-// Chunks of a loss or an MLP, beyond which more save next to nothing: a bound on what is tried.
+// Chunks of a loss or an MLP, beyond which more save next to nothing.
 inline constexpr int max_tried_chunks = 1024;
 
 // Cuts every node of the program that allows it into chunks of at most `rows` rows.

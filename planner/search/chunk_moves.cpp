@@ -96,7 +96,7 @@ void ChunkMoves::set_fewest(FoundPlan& found, const Lever& lever, size_t budget)
       fits_with = middle;  // chunks of the same rows
       continue;
     }
-    if (rows == ceil_div(lever.extent, std::max<int64_t>(fails_with, 1))) {
+    if (rows == ceil_div(lever.extent, fails_with)) {
       fails_with = middle;
       continue;
     }

@@ -18,12 +18,6 @@ size_t segments_with_rows(const MeasuredSegments& m) {
   }));
 }
 
-int most_frequent_kind(const MeasuredSegments& m) {
-  std::map<int, size_t> counts;
-  for (const Segment& s : m.segments) ++counts[s.kind];
-  return std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
-}
-
 }  // namespace
 
 // Merges two lists of steps, without those that another one beats.
@@ -67,7 +61,7 @@ FastestChoices::FastestChoices(const MeasuredSegments& m, OthersBytes others, Fa
     : m_(m),
       others_(std::move(others)),
       family_(std::move(family)),
-      alike_kind_(most_frequent_kind(m)) {
+      alike_kind_(most_frequent_kind(m.segments)) {
   std::vector<size_t> all(m.rows.size());
   std::iota(all.begin(), all.end(), size_t{0});
   if (family_.row_choice) all = {*family_.row_choice};
@@ -103,25 +97,26 @@ std::vector<FastestChoices::Shift> FastestChoices::shifts_of(
   }
   for (Shift& shift : all) {
     for (const Shift& other : all) {
-      const bool is_better =
-          std::pair(other.seconds, other.kept) < std::pair(shift.seconds, shift.kept);
-      if (is_better && other.kept <= shift.kept) shift.until = std::min(shift.until, other.needed);
+      const bool is_as_good = other.seconds <= shift.seconds && other.kept <= shift.kept;
+      const bool is_better = other.seconds < shift.seconds || other.kept < shift.kept;
+      if (is_as_good && is_better) shift.until = std::min(shift.until, other.needed);
     }
   }
   return all;
 }
 
 // The steps after one more segment, with one of its options.
-void FastestChoices::extend(const Steps& after, const Shift& shift, int32_t rows, Steps& extended) {
-  extended.clear();
+void FastestChoices::shift_by(const Shift& shift, const Steps& after, int32_t rows,
+                              Steps& shifted) {
+  shifted.clear();
   for (const Step& step : after) {
     const int64_t room = std::max(step.room + shift.kept, shift.needed);
     if (room >= shift.until) break;
-    if (!extended.empty() && extended.back().room == room) extended.pop_back();
-    extended.push_back({.room = room,
-                        .seconds = step.seconds + shift.seconds,
-                        .option = shift.option,
-                        .rows = rows});
+    if (!shifted.empty() && shifted.back().room == room) shifted.pop_back();
+    shifted.push_back({.room = room,
+                       .seconds = step.seconds + shift.seconds,
+                       .option = shift.option,
+                       .rows = rows});
   }
 }
 
@@ -133,7 +128,7 @@ void FastestChoices::extend(Run& run, std::vector<Steps>& by_option) const {
   for (const size_t rows : run.rows) {
     for (const Shift& shift : shifts_of(segment, options_of(segment, rows))) {
       if (count == by_option.size()) by_option.emplace_back();
-      extend(run.after.back(), shift, static_cast<int32_t>(rows), by_option[count++]);
+      shift_by(shift, run.after.back(), static_cast<int32_t>(rows), by_option[count++]);
     }
     if (!has_rows) break;
   }
@@ -226,7 +221,7 @@ Choice uniform_choice(const MeasuredSegments& m, int kind, size_t option, size_t
 }  // namespace
 
 Choice keep_all_choice(const MeasuredSegments& m) {
-  return uniform_choice(m, most_frequent_kind(m), /*option=*/0, /*rows=*/0);
+  return uniform_choice(m, most_frequent_kind(m.segments), /*option=*/0, /*rows=*/0);
 }
 
 Choice of_first_segments(const MeasuredSegments& m, Choice uniform, size_t count) {
@@ -239,7 +234,7 @@ Choice of_first_segments(const MeasuredSegments& m, Choice uniform, size_t count
 }
 
 std::vector<Choice> uniform_choices(const MeasuredSegments& m) {
-  const int kind = most_frequent_kind(m);
+  const int kind = most_frequent_kind(m.segments);
   const auto& by_rows = m.options[static_cast<size_t>(kind)];
   std::vector<Choice> all;
   for (size_t rows = 0; rows < m.rows.size(); ++rows) {
@@ -249,13 +244,6 @@ std::vector<Choice> uniform_choices(const MeasuredSegments& m) {
   }
   std::ranges::stable_sort(all, {}, &Choice::extra_seconds);
   return all;
-}
-
-bool are_alike(const MeasuredSegments& m, const Choice& a, const Choice& b) {
-  const auto at = std::ranges::find(m.segments, most_frequent_kind(m), &Segment::kind);
-  const auto first = static_cast<size_t>(at - m.segments.begin());
-  const SegmentOption &of_a = a.by_segment[first]->option, &of_b = b.by_segment[first]->option;
-  return of_a.recomputed == of_b.recomputed && of_a.region == of_b.region;
 }
 
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {

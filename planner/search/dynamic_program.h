@@ -67,7 +67,7 @@ struct Family {
 // The first has regions of few chunks alone, as more chunks matter only where fewer bytes are
 // wanted; the second has all choices; the others agree in their rows, in their region, or in both.
 std::vector<Family> families_of(const MeasuredSegments&);
-constexpr size_t first_alike_family = 2;
+inline constexpr size_t first_alike_family = 2;
 
 class FastestChoices {
  public:
@@ -102,7 +102,7 @@ class FastestChoices {
     int64_t until = std::numeric_limits<int64_t>::max();
   };
   std::vector<Shift> shifts_of(size_t segment, const std::vector<MeasuredOption>&) const;
-  static void extend(const Steps& after, const Shift&, int32_t rows, Steps& extended);
+  static void shift_by(const Shift&, const Steps& after, int32_t rows, Steps& shifted);
   static void merge(const Steps& a, const Steps& b, Steps& merged);
   void extend(Run&, std::vector<Steps>& by_option) const;
   const std::vector<MeasuredOption>& options_of(size_t segment, size_t rows) const;
@@ -124,8 +124,6 @@ Choice keep_all_choice(const MeasuredSegments&);
 // The choices that give all segments of the most frequent kind the same option and keep all in the
 // others, the fastest first.
 std::vector<Choice> uniform_choices(const MeasuredSegments&);
-// Whether two of them differ in rows at most.
-bool are_alike(const MeasuredSegments&, const Choice&, const Choice&);
 // The same option for the first segments alone; the others keep all.
 Choice of_first_segments(const MeasuredSegments&, Choice uniform, size_t count);
 

@@ -187,6 +187,7 @@ const FoundPlan* HandPolicies::if_faster(Trials::Trial& trial, size_t budget, do
 const FoundPlan* HandPolicies::faster_with_more_rows(const Flags& flags, size_t budget,
                                                      double& seconds) {
   const auto at = std::ranges::find(measured_.rows, flags.loss_rows);
+  // Rows between half and all make two chunks, as the half does.
   if (at == measured_.rows.end() || at - measured_.rows.begin() < 2) return nullptr;
   Flags fits = flags;
   int64_t fails = at[-1];
@@ -278,8 +279,8 @@ std::vector<HandPolicies::Flags> HandPolicies::descents() {
   return all;
 }
 
-// Policies of about the least live bytes, in chunks that are near: some take as many bytes, and are
-// laid out without holes.
+// Policies of about the least live bytes, in chunks that are near.  Layouts have luck: of policies
+// with as many live bytes, some are laid out without holes.
 std::vector<HandPolicies::Flags> HandPolicies::with_near_chunks(const std::vector<Flags>& all) {
   const auto live = [&](const Flags& f) { return live_bytes_of(f); };
   const size_t least = live(*std::ranges::min_element(all, {}, live));
@@ -300,6 +301,8 @@ const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   if (!levers_.placement) return nullptr;
   std::vector<Flags> all = grid();
   for (const Flags& flags : descents()) all.push_back(flags);
+  const auto live = [&](const Flags& f) { return live_bytes_of(f); };
+  if (live(*std::ranges::min_element(all, {}, live)) >= bytes) return nullptr;
   for (const Flags& flags : with_near_chunks(all)) all.push_back(flags);
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
@@ -310,7 +313,7 @@ const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   if (all.size() > max_laid_out) all.resize(max_laid_out);
   const FoundPlan* smallest = nullptr;
   for (const Flags& flags : all) {
-    if (live_bytes_of(flags) > bytes) break;
+    if (live(flags) > bytes) break;
     const FoundPlan& found = trials_.laid_out(trial(flags), bytes);
     const bool is_faster =
         smallest && found.peak == smallest->peak && found.seconds < smallest->seconds;

@@ -323,17 +323,12 @@ class Measurement {
         MeasuredOption& option = by_rows[row_choice].emplace_back(measured(kind, o));
         if (option.option.region) add_to(regions, kind, option);
       }
-      if (kind == most_frequent_kind()) {
+      if (static_cast<int>(kind) == most_frequent_kind(all_.segments)) {
         all_.options_with_region = undominated_by_region(by_rows.front());
       }
       for (auto& options : by_rows) options = undominated(std::move(options));
       all_.options.push_back(std::move(by_rows));
     }
-  }
-
-  size_t most_frequent_kind() const {
-    return static_cast<size_t>(std::ranges::max_element(by_kind_, {}, &std::vector<size_t>::size) -
-                               by_kind_.begin());
   }
 
   // Compares the choices of rows by the options that recompute nothing.

@@ -57,15 +57,10 @@ std::vector<OffloadedRows> offloaded_rows(const Offloadable& offloadable, double
   return offloaded;
 }
 
-// Each number becomes at least the other list's.  Returns whether any did.
-bool raise(std::vector<size_t>& numbers, const std::vector<size_t>& others) {
-  bool is_raised = false;
+// Each number becomes at least the other list's.
+void raise(std::vector<size_t>& numbers, const std::vector<size_t>& others) {
   numbers.resize(std::max(numbers.size(), others.size()));
-  for (size_t i = 0; i < others.size(); ++i) {
-    is_raised |= others[i] > numbers[i];
-    numbers[i] = std::max(numbers[i], others[i]);
-  }
-  return is_raised;
+  for (size_t i = 0; i < others.size(); ++i) numbers[i] = std::max(numbers[i], others[i]);
 }
 
 }  // namespace
@@ -242,9 +237,8 @@ Beginning OffloadWays::limited_beginning(const OffloadWay& way, double bytes, si
   Beginning begin = beginning(way, bytes, limit, {});
   OthersBytes others;
   for (int i = 1; i < max_tries && begin.max > static_cast<int64_t>(limit); ++i) {
-    const bool in_backward = raise(others.backward, begin.choice.others.backward);
-    const bool in_forward = raise(others.forward, begin.choice.others.forward);
-    if (!in_backward && !in_forward) break;
+    raise(others.backward, begin.choice.others.backward);
+    raise(others.forward, begin.choice.others.forward);
     begin = beginning(way, bytes, limit, others);
   }
   return begin;

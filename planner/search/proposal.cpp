@@ -171,17 +171,24 @@ std::vector<Proposal> Proposer::uniform() const {
   return all;
 }
 
-std::vector<Proposal> Proposer::with_fewer_rows(size_t limit, double seconds) const {
+std::vector<Proposal> Proposer::with_room_for_more_rows(size_t limit, double seconds) const {
   constexpr size_t max_count = 8;
   const std::vector<Proposal> all = uniform();
+  const auto alike =
+      std::ranges::find(measured_.segments, most_frequent_kind(measured_.segments), &Segment::kind);
+  const auto option_of = [&](const Proposal& p) -> const SegmentOption& {
+    return p.choice.by_segment[static_cast<size_t>(alike - measured_.segments.begin())]->option;
+  };
   std::vector<std::pair<double, const Proposal*>> found;
   for (const Proposal& more : all) {
     if (more.seconds >= seconds) break;
     const size_t of_more = live_bytes(measured_, more.choice);
-    if (of_more <= limit) continue;
+    // Rows between half and all make two chunks, as the half does.
+    if (of_more <= limit || more.choice.row_choice == 0) continue;
     const auto has_fewer = [&](const Proposal& p) {
+      const SegmentOption &own = option_of(p), &wanted = option_of(more);
       return p.choice.row_choice == more.choice.row_choice + 1 &&
-             are_alike(measured_, p.choice, more.choice);
+             own.recomputed == wanted.recomputed && own.region == wanted.region;
     };
     const auto fewer = std::ranges::find_if(all, has_fewer);
     if (fewer == all.end()) continue;
@@ -207,9 +214,11 @@ std::vector<Proposal> Proposer::alike_at_first(size_t limit) const {
     do {
       first.choice = of_first_segments(measured_, choice, ++count);
     } while (live_bytes(measured_, first.choice) > limit);
+    const auto micro_batches = static_cast<double>(step_.micro_batches);
+    first.seconds = measured_.seconds + micro_batches * first.choice.extra_seconds;
     all.push_back(std::move(first));
   }
-  std::ranges::stable_sort(all, {}, [](const Proposal& p) { return p.choice.extra_seconds; });
+  std::ranges::stable_sort(all, {}, &Proposal::seconds);
   return all;
 }
 

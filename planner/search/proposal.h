@@ -49,10 +49,12 @@ class Proposer {
 
   // The proposals that treat equal segments alike and neither offload nor stream, fastest first.
   std::vector<Proposal> uniform() const;
-  // Those for which the limit has room, but not with the next choice of more rows of the loss: rows
-  // between the two would take fewer seconds than these, about the fewest first.
-  std::vector<Proposal> with_fewer_rows(size_t limit, double seconds) const;
-  // Those that fit, with as many of the last segments as the limit has room for keeping all.
+  // Uniform proposals for which the limit has room, but not for those with the next choice of more
+  // rows of the loss.  With rows between the two they would take about fewer than `seconds`; the
+  // fastest first.
+  std::vector<Proposal> with_room_for_more_rows(size_t limit, double seconds) const;
+  // Uniform proposals within the limit, with as many of the last segments as it has room for
+  // keeping all; the fastest first.
   std::vector<Proposal> alike_at_first(size_t limit) const;
 
   // Bytes live outside of all segments with this much state on the host.

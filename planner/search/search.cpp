@@ -232,8 +232,11 @@ struct Search::State {
         return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
       };
       constexpr int max_times = 4;
-      auto found = search();
-      for (int i = 0; i < max_times && found; ++i, found = search()) smallest = std::move(found);
+      for (int i = 0; i < max_times; ++i) {
+        std::optional<FoundPlan> found = search();
+        if (!found) break;
+        smallest = std::move(found);
+      }
     }
     smallest = moves.smaller(*std::move(smallest));
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
@@ -268,7 +271,8 @@ struct Search::State {
   void try_families(FoundPlan& plan, size_t budget) {
     for (size_t family = first_alike_family; family < families().size(); ++family) {
       if (const auto other = search_family(family, budget, plan.seconds, plan.plan)) {
-        plan = moves.faster_within(budget, *other);
+        FoundPlan faster = moves.faster_within(budget, *other);
+        if (faster.seconds < plan.seconds) plan = std::move(faster);
       }
     }
   }
@@ -291,7 +295,7 @@ struct Search::State {
   }
 
   bool is_proven(const std::optional<FoundPlan>& found, size_t budget) {
-    return found && found->seconds <= (1 + levers.enough) * bound.seconds_within(budget);
+    return found && found->seconds <= (1 + levers.proven_gap) * bound.seconds_within(budget);
   }
 
   // Nothing if no plan fits.
@@ -309,7 +313,7 @@ struct Search::State {
     return found;
   }
 
-  // The same without the plan of the smallest budget.
+  // The same without what is tried near the smallest budget.
   std::optional<FoundPlan> found_within(size_t budget) {
     std::optional<FoundPlan> fastest;
     const auto take = [&](const FoundPlan& other) {
@@ -332,7 +336,7 @@ struct Search::State {
       if (const auto other = few->found_within(budget)) take(*other);
     }
     if (is_proven(fastest, budget)) return fastest;
-    for (const Proposal& p : proposer.with_fewer_rows(budget, seconds())) {
+    for (const Proposal& p : proposer.with_room_for_more_rows(budget, seconds())) {
       // Its layout may have holes that another one has not.
       const FoundPlan more_rows = moves.faster_within(budget, plan_of(p, budget));
       if (more_rows.peak <= budget) take(more_rows);

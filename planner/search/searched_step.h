@@ -42,8 +42,8 @@ struct Levers {
   std::optional<OffloadTarget> offload_to = {};
   size_t host_bytes = MetaStream::unlimited;  // of the host, for state and values
   Plan fixed = {};
-  // A plan that no other is faster than by more than this part, by the bound, ends a search.
-  double enough = 0.001;
+  // A plan whose gap to the bound is at most this, as a part, ends the search for a faster one.
+  double proven_gap = 0.001;
 };
 
 // A plan and its costs.

@@ -162,4 +162,10 @@ std::vector<Segment> segments_of(const Program& program, const std::vector<Regio
   return SegmentFinder(program, regions).find();
 }
 
+int most_frequent_kind(const std::vector<Segment>& segments) {
+  std::map<int, size_t> counts;
+  for (const Segment& s : segments) ++counts[s.kind];
+  return std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+}
+
 }  // namespace spool

@@ -27,4 +27,7 @@ inline constexpr size_t max_candidates = 7;  // of a segment: 128 subsets
 // Segments that differ in their nodes in these regions are of different kinds.
 std::vector<Segment> segments_of(const Program&, const std::vector<Region>& = {});
 
+// The kind of most segments.
+int most_frequent_kind(const std::vector<Segment>&);
+
 }  // namespace spool

@@ -239,42 +239,23 @@ double StepBound::chunks_of(size_t row_choice) const {
                                       static_cast<double>(measured_.rows[row_choice]));
 }
 
-// A loss may have any number of chunks between two choices.  Its seconds are at least those of the
-// choice with fewer chunks, and its bytes at least those of the other; by the roofline, both rise
-// from there no slower than before, as they are sums of maxima of straight lines.  Bytes may rise
-// no faster than between the two choices, though: workspaces of products have a maximum.
+// A loss may have any number of chunks between two choices: its seconds are then at least those of
+// the choice with fewer chunks, and its bytes at least those of the other.
 void StepBound::add_rows() {
-  const size_t count = measured_.rows.size();
-  constexpr double parts = 4, rounding = 8 * Arena::granule;
-  const auto& seconds = measured_.seconds_of_rows;
-  const auto slope = [&](double rise, double from, double to) {
-    return from == to ? 0 : std::max(rise / (to - from), 0.0);
+  constexpr double rounding = 8 * Arena::granule;
+  const auto live_of = [&](size_t choice, double less) {
+    std::vector<double> live;
+    for (const int64_t bytes : measured_.live_of_rows[choice]) {
+      live.push_back(static_cast<double>(bytes) - less);
+    }
+    return live;
   };
-  for (size_t i = 0; i < count; ++i) {
-    rows_.push_back({.seconds = seconds[i], .live = {}});
-    for (const int64_t live : measured_.live_of_rows[i]) {
-      rows_.back().live.push_back(static_cast<double>(live));
-    }
-    if (i + 1 == count) break;
-    const size_t fewer = i > 0 ? i - 1 : i, more = std::min(i + 2, count - 1);
-    const double first = chunks_of(i), last = chunks_of(i + 1);
-    const double each = slope(seconds[i] - seconds[fewer], chunks_of(fewer), first);
-    for (double part = 0; part < parts; ++part) {
-      const double from = first + (last - first) * part / parts;
-      const double to = first + (last - first) * (part + 1) / parts;
-      Rows rows{.seconds = std::min(seconds[i] + each * (from - first), seconds[i + 1])};
-      for (NodeId n = 0; n < measured_.live_of_rows[i].next_id(); ++n) {
-        const auto live = [&](size_t choice) {
-          return static_cast<double>(measured_.live_of_rows[choice][n]);
-        };
-        const double each_row =
-            std::min(slope(live(i + 1) - live(more), 1 / chunks_of(more), 1 / last),
-                     slope(live(i) - live(i + 1), 1 / last, 1 / first));
-        const double of_rows = each_row * (1 / to - 1 / last);
-        rows.live.push_back(std::min(live(i + 1) + of_rows - rounding, live(i)));
-      }
-      rows_.push_back(std::move(rows));
-    }
+  for (size_t i = 0; i < measured_.rows.size(); ++i) {
+    const double seconds = measured_.seconds_of_rows[i];
+    rows_.push_back({.seconds = seconds, .live = live_of(i, 0)});
+    const bool is_last = i + 1 == measured_.rows.size();
+    if (is_last || chunks_of(i + 1) <= chunks_of(i) + 1) continue;
+    rows_.push_back({.seconds = seconds, .live = live_of(i + 1, rounding)});
   }
   std::ranges::stable_sort(rows_, {}, &Rows::seconds);
 }

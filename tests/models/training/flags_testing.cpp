@@ -48,7 +48,7 @@ FlaggedRun random_run(Random& random) {
   const bool has_host = random.next() % 2 == 0;
   // Values must have 1 MiB to leave by a flag.
   const std::string tokens = std::to_string((has_host ? 512 : 64) << random.next() % 3);
-  const std::vector<std::string> gpus{"rtx4090", "h100", "a100-80g"};
+  const std::vector<std::string> gpus{"rtx4090", "h100", "h200", "a100-40g"};
   const bool is_cpu = !has_host && random.next() % 3 == 0;
   return {.flags = {{"model", {one_of<std::string>(random, {"gpt2-tiny", "llama-tiny"})}},
                     {"layers", {std::to_string(1 + random.next() % 4)}},

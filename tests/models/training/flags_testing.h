@@ -26,7 +26,7 @@ FlaggedRun with_flags(FlaggedRun, const GivenTexts&);
 std::string in_words(const FlaggedRun&);
 std::unique_ptr<RunPlanner> planner_of(const FlaggedRun&);
 
-// A GPT-2 or a Llama of one to four layers on a machine whose clock is nominal, some with a host.
+// A GPT-2 or a Llama of one to four layers on a machine by its data sheet, some with a host.
 FlaggedRun random_run(Random&);
 // All flags of a policy, drawn from those that the machine's link allows.
 GivenTexts random_policy(Random&, const FlaggedRun&);

@@ -105,6 +105,46 @@ TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
   }
 }
 
+// The minimum seconds of a family's choices within the limit.
+double fastest_of(MeasuredSegments& m, const Family& family, size_t limit) {
+  auto& options = m.options[static_cast<size_t>(most_frequent_kind(m.segments))];
+  const auto all = options;
+  if (family.region) {
+    for (auto& of_rows : options) of_rows = m.options_with_region[*family.region];
+  }
+  double min = infinite;
+  for_each_choice(m, [&](const Choice& choice) {
+    if (family.row_choice && choice.row_choice != *family.row_choice) return;
+    if (live_in_segments(m, choice) <= limit) min = std::min(min, choice.extra_seconds);
+  });
+  options = all;
+  return min;
+}
+
+// Each option of the most frequent kind stands for one with a region of its own.
+TEST(DynamicProgram, FindsTheFastestOfAFamily) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    MeasuredSegments m = random_segments(random);
+    const auto kind = static_cast<size_t>(most_frequent_kind(m.segments));
+    for (const MeasuredOption& o : m.options[kind].front()) m.options_with_region.push_back({o});
+    for (const Family& family : families_of(m)) {
+      for (size_t granules = 0; granules < 80; granules += 7) {
+        const size_t limit = granules * Arena::granule;
+        const double wanted = fastest_of(m, family, limit);
+        const auto room = static_cast<int64_t>(limit) - static_cast<int64_t>(m.live_at_first);
+        FastestChoices choices(m, {}, family);
+        EXPECT_EQ(choices.seconds(/*first=*/0, room), wanted) << granules;
+        if (wanted == infinite) continue;
+        Choice choice;
+        choices.complete(choice, room);
+        EXPECT_EQ(seconds_of(choice), wanted) << granules;
+      }
+    }
+  }
+}
+
 // The minimum seconds of the choices that begin like this one.
 double fastest_from(const MeasuredSegments& m, size_t limit, const Choice& begin) {
   double min = infinite;
