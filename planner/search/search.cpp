@@ -228,12 +228,9 @@ struct Search::State {
       if (found) smallest = found;
     }
     for (size_t family = first_alike_family; family < families().size(); ++family) {
-      const auto search = [&] {
-        return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
-      };
-      constexpr int max_times = 4;
-      for (int i = 0; i < max_times; ++i) {
-        std::optional<FoundPlan> found = search();
+      for (int times = 0; times < 4; ++times) {
+        const size_t less = smallest->peak - Arena::granule;
+        std::optional<FoundPlan> found = search_family(family, less, infinite, smallest->plan);
         if (!found) break;
         smallest = std::move(found);
       }
