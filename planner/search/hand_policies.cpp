@@ -279,13 +279,21 @@ std::vector<HandPolicies::Flags> HandPolicies::descents() {
   return all;
 }
 
-// Policies of about the least live bytes, in chunks that are near.  Layouts have luck: of policies
-// with as many live bytes, some are laid out without holes.
+// Of each kind, the policy of fewest live bytes in chunks that are near, if these are about the
+// least of all.  Layouts have luck: of policies with as many live bytes, some have no holes.
 std::vector<HandPolicies::Flags> HandPolicies::with_near_chunks(const std::vector<Flags>& all) {
   const auto live = [&](const Flags& f) { return live_bytes_of(f); };
   const size_t least = live(*std::ranges::min_element(all, {}, live));
-  std::vector<Flags> near;
+  std::vector<Flags> kinds, near;
   for (const Flags& f : all) {
+    const auto at = std::ranges::find_if(kinds, [&](const Flags& k) { return k.is_like(f); });
+    if (at == kinds.end()) {
+      kinds.push_back(f);
+    } else if (live(f) <= live(*at)) {
+      *at = f;
+    }
+  }
+  for (const Flags& f : kinds) {
     if (live(f) > least + least / 2000) continue;
     std::vector<int64_t> mlp_rows{f.mlp_rows};
     if (f.mlp_rows > 1) mlp_rows.push_back(f.mlp_rows / 2);
@@ -297,6 +305,22 @@ std::vector<HandPolicies::Flags> HandPolicies::with_near_chunks(const std::vecto
   return near;
 }
 
+// By live bytes; among equals, kinds take turns.
+void HandPolicies::sort_by_live_bytes(std::vector<Flags>& all) {
+  std::ranges::stable_sort(all, {}, [&](const Flags& f) { return live_bytes_of(f); });
+  std::vector<std::pair<size_t, Flags>> turns;  // within those of a kind
+  for (const Flags& f : all) {
+    const auto is_before = [&](const auto& other) {
+      return other.second.is_like(f) && live_bytes_of(other.second) == live_bytes_of(f);
+    };
+    turns.emplace_back(std::ranges::count_if(turns, is_before), f);
+  }
+  std::ranges::stable_sort(turns, {}, [&](const auto& turn) {
+    return std::pair(live_bytes_of(turn.second), turn.first);
+  });
+  std::ranges::transform(turns, all.begin(), [](const auto& turn) { return turn.second; });
+}
+
 const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   if (!levers_.placement) return nullptr;
   std::vector<Flags> all = grid();
@@ -306,18 +330,16 @@ const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   for (const Flags& flags : with_near_chunks(all)) all.push_back(flags);
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  std::ranges::stable_sort(all, {}, [&](const Flags& f) { return live_bytes_of(f); });
   std::set<const Trials::Trial*> seen;  // different flags may make one plan
   std::erase_if(all, [&](const Flags& f) { return !seen.insert(&trial(f)).second; });
-  constexpr size_t max_laid_out = 64;
+  sort_by_live_bytes(all);
+  constexpr size_t max_laid_out = 16;
   if (all.size() > max_laid_out) all.resize(max_laid_out);
   const FoundPlan* smallest = nullptr;
   for (const Flags& flags : all) {
-    if (live(flags) > bytes) break;
+    if (live(flags) >= bytes) break;
     const FoundPlan& found = trials_.laid_out(trial(flags), bytes);
-    const bool is_faster =
-        smallest && found.peak == smallest->peak && found.seconds < smallest->seconds;
-    if (found.peak >= bytes && !is_faster) continue;
+    if (found.peak >= bytes) continue;
     smallest = &found;
     bytes = found.peak;
   }

@@ -51,6 +51,7 @@ class HandPolicies {
   const FoundPlan* faster_with_more_rows(const Flags&, size_t budget, double& seconds);
   std::vector<Flags> descents();
   std::vector<Flags> with_near_chunks(const std::vector<Flags>&);
+  void sort_by_live_bytes(std::vector<Flags>&);
   size_t live_bytes_of(const Flags&);
   Plan plan_of(const Flags&) const;
   Trials::Trial& trial(const Flags&);
