@@ -60,7 +60,7 @@ std::vector<Family> families_of(const MeasuredSegments& m) {
 FastestChoices::FastestChoices(const MeasuredSegments& m, OthersBytes others, Family family)
     : m_(m),
       others_(std::move(others)),
-      family_(std::move(family)),
+      family_(family),
       alike_kind_(most_frequent_kind(m.segments)) {
   std::vector<size_t> all(m.rows.size());
   std::iota(all.begin(), all.end(), size_t{0});
