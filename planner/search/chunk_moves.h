@@ -9,13 +9,13 @@
 
 namespace spool {
 
-// A number of rows: the most live bytes, and the seconds of a step.
+// What a step costs with some number of rows of the loss: its most live bytes, and its seconds.
 struct CostsOfRows {
   size_t bytes = 0;
   double seconds = 0;
 };
-// About the seconds with the most rows that fit, between some and twice as many: bytes are linear
-// in rows, seconds in chunks.
+// About the seconds of a step with the most rows that `bytes` has room for, between some rows and
+// twice as many: bytes are taken as linear in rows, seconds as linear in chunks.
 double seconds_between(const CostsOfRows& fewer, const CostsOfRows& twice, size_t bytes);
 
 class ChunkMoves {

@@ -279,8 +279,8 @@ std::vector<HandPolicies::Flags> HandPolicies::descents() {
   return all;
 }
 
-// Of each kind, the policy of fewest live bytes in chunks that are near, if these are about the
-// least of all.  Layouts have luck: of policies with as many live bytes, some have no holes.
+// The policy of each kind that has about the fewest live bytes of all, with chunks near its own.
+// Layouts have luck: of policies with equal live bytes, some have no holes.
 std::vector<HandPolicies::Flags> HandPolicies::with_near_chunks(const std::vector<Flags>& all) {
   const auto live = [&](const Flags& f) { return live_bytes_of(f); };
   const size_t least = live(*std::ranges::min_element(all, {}, live));

@@ -86,6 +86,7 @@ OffloadWays::OffloadWays(const SearchedStep& step, const MeasuredSegments& measu
       for (const bool divides : {true, false}) {
         const OffloadWay way{.price = price, .part = 1.0 * part / parts, .divides = divides};
         Beginning begin = beginning(way, way.part * bytes_out_, MetaStream::unlimited, {});
+        // Ways that are equal without a limit are one, also under limits.
         const auto is_it = [&](const Beginning& other) {
           return other.choice.by_segment == begin.choice.by_segment &&
                  other.choice.offloaded == begin.choice.offloaded;
