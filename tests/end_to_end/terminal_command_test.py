@@ -5,8 +5,10 @@ import os
 import pathlib
 import pty
 import re
+import select
 import shutil
 import struct
+import subprocess
 import tempfile
 import termios
 import unittest
@@ -20,24 +22,27 @@ STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 def on_terminal(columns, *words, **environment):
     """The program's lines on a terminal of this width, for standard output and error."""
-    ready, go = os.pipe()
-    process, terminal = pty.fork()
-    if process == 0:
-        os.read(ready, 1)  # until the terminal has its width
-        plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-        os.execve(PROGRAM, [PROGRAM, *map(str, words)], {**plain, "TERM": "xterm", **environment})
+    terminal, end = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    os.write(go, b"x")
+    plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    process = subprocess.Popen(
+        [PROGRAM, *map(str, words)],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env={**plain, "TERM": "xterm", **environment},
+        start_new_session=True,
+    )
+    # This end stays open, as what is left in a terminal that nobody has open can be lost.
     output = b""
-    try:
-        while part := os.read(terminal, 1 << 16):
-            output += part
-    except OSError:  # the program has ended
-        pass
-    for descriptor in [ready, go, terminal]:
+    has_ended = False
+    while not has_ended:
+        has_ended = process.poll() is not None
+        while select.select([terminal], [], [], 0.05)[0]:
+            output += os.read(terminal, 1 << 16)
+    for descriptor in [terminal, end]:
         os.close(descriptor)
-    _, status = os.waitpid(process, 0)
-    return os.waitstatus_to_exitcode(status), output.decode().replace("\r\n", "\n").split("\n")
+    return process.returncode, output.decode().replace("\r\n", "\n").split("\n")
 
 
 def left_of(line):
