@@ -38,6 +38,7 @@
 #include "spool/models/families/families.h"
 #include "spool/models/families/model.h"
 #include "spool/models/training/trainer.h"
+#include "spool/runtime/cpu/bf16_products.h"
 
 namespace spool {
 namespace {
@@ -66,7 +67,7 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
   const TokenBatch batch = benchmarks::random_batch(config);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
-  const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+  const Machine machine{.architecture = this_processor(threads)};
   const PlannedRun planned = RunPlanner(config, {}, {}, machine).plan();
   const auto stream = open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads);
   Trainer trainer(config, planned.plans, *stream);
