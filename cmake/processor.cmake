@@ -15,9 +15,7 @@ if(SPOOL_ARCH)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:${any}>>:-march=${SPOOL_ARCH}>)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  set_source_files_properties(runtime/cpu/processor.cpp runtime/cpu/tile_unit.cpp
-                              runtime/cpu/bf16_products.cpp
-                              PROPERTIES COMPILE_OPTIONS -march=x86-64)
+  set_source_files_properties(runtime/cpu/processor.cpp PROPERTIES COMPILE_OPTIONS -march=x86-64)
 endif()
 set_source_files_properties(runtime/cpu/built_for.cpp PROPERTIES
                             COMPILE_DEFINITIONS SPOOL_ARCH="${SPOOL_ARCH}")

@@ -1,30 +1,35 @@
 #!/usr/bin/env bash
 # Builds Spool and runs every test; the last line says how many passed and how many failed.
-#   scripts/test.sh            all stages: `release`, the tests and checks; `asan` and `tsan`, the tests
+#   scripts/test.sh            four stages: `release`, the tests and checks; `asan` and `tsan`, the tests
 #                              under sanitizers, with the fuzz targets for some seconds each; `tidy`,
 #                              clang-tidy, in CI on what differs (scripts/tidy.sh --recent)
-#   scripts/test.sh STAGE...   these stages alone
+#   scripts/test.sh STAGE...   these stages alone; also `portable`, the tests of a build for x86-64-v3, and
+#                              `tiles`, those of the release build on an emulated tile unit
 #   scripts/test.sh --quick    the stage `release`
 #   scripts/test.sh --nightly [STAGE...]
-#                              with tests at their full size, a minute a fuzz target, and clang-tidy on
-#                              all sources, whatever it found before
+#                              all six, with tests at their full size, a minute a fuzz target, and
+#                              clang-tidy on all sources, whatever it found before
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-known=(release asan tsan tidy)
+usual=(release asan tsan tidy)
+nightly_too=(portable tiles)
 stages=() nightly=false fuzz_seconds=${SPOOL_FUZZ_SECONDS:-4}
 for argument in "$@"; do
   case $argument in
-    release | asan | tsan | tidy) stages+=("$argument") ;;
+    release | asan | tsan | tidy | portable | tiles) stages+=("$argument") ;;
     --quick) stages+=(release) ;;
     --nightly)
       nightly=true fuzz_seconds=${SPOOL_FUZZ_SECONDS:-60}
       export SPOOL_NIGHTLY=1
       ;;
-    *) echo "usage: scripts/test.sh [--quick | --nightly] [${known[*]}]" >&2 && exit 2 ;;
+    *) echo "usage: scripts/test.sh [--quick | --nightly] [${usual[*]} ${nightly_too[*]}]" >&2 && exit 2 ;;
   esac
 done
-[ ${#stages[@]} -gt 0 ] || stages=("${known[@]}")
+if [ ${#stages[@]} -eq 0 ]; then
+  stages=("${usual[@]}")
+  if $nightly; then stages+=("${nightly_too[@]}"); fi
+fi
 
 passed=0 failed=0 finished=false
 summary() {
@@ -45,11 +50,12 @@ reported() { sed --quiet "s/^.*[[:space:]]$2=\"\([0-9]\+\)\".*$/\1/p" "$1" | hea
 
 # Builds a preset, runs its tests, through a command if one is given, and counts them.
 test_preset() {
-  local preset=$1 report=$PWD/build/$1/tests.xml total bad settings=("${faster[@]}")
+  local preset=$1 built=${1/#tiles/release} total bad settings=("${faster[@]}")
+  local report=$PWD/build/$built/tests-$preset.xml
   shift
   [ "$preset" != asan ] || settings+=("-DSPOOL_FUZZ_SECONDS=$fuzz_seconds")
   say "$preset: build"
-  if ! { cmake --preset "$preset" "${settings[@]}" && cmake --build --preset "$preset"; }; then
+  if ! { cmake --preset "$built" "${settings[@]}" && cmake --build --preset "$built"; }; then
     echo "test: $preset does not build"
     failed=$((failed + 1))
     return
@@ -110,7 +116,7 @@ if $nightly; then
 fi
 for stage in "${stages[@]}"; do
   case $stage in
-    release) test_preset release ;;
+    release | portable | tiles) test_preset "$stage" ;;
     asan) test_preset asan "${place[@]}" ;;
     tsan)
       if thread_sanitizer_works; then

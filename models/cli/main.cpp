@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <system_error>
 
 #include "spool/kernels/libraries.h"
@@ -24,6 +25,7 @@
 #include "spool/models/cli/terminal/width.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/cpu/processor.h"
+#include "spool/runtime/cpu/tile_unit.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/stream.h"
@@ -90,9 +92,23 @@ void open_standard_files() {
   }
 }
 
+// What computes products of bf16 on this processor.
+const char* bf16_products_in_words() {
+  switch (tile_unit()) {
+    case TileUnit::present:
+      return "tile unit";
+    case TileUnit::emulated:
+      return "tile unit, emulated (SPOOL_TILE_UNIT)";
+    case TileUnit::absent:
+      break;
+  }
+  return library_versions(DeviceType::cpu) == "none" ? "plain loops" : "oneDNN";
+}
+
 std::string what_this_is() {
   std::string text = sentence("spool ", version(), "\ncommit ", commit(), "\ncompiler ", build(),
-                              "\ncpu: ", library_versions(DeviceType::cpu));
+                              "\ncpu: ", library_versions(DeviceType::cpu),
+                              "\nbf16 products: ", bf16_products_in_words());
 #if SPOOL_CUDA
   return text + "\ncuda: " + library_versions(DeviceType::cuda);
 #else
@@ -141,6 +157,21 @@ int run_command(const Commands& commands) {
   }
 }
 
+// Returns an exit code if there is no command to run.
+std::optional<int> parse_words(CLI::App& app, int argc, char** argv) {
+  try {
+    std::vector<std::string> words = command_words(argc, argv);
+    if (const int code = refuse_words(app, words)) return code;
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
+    return {};
+  } catch (const CLI::ParseError& e) {
+    return print_usage_error(app, e, argc > 1 ? argv[1] : "");
+  } catch (const Error& e) {  // of --version
+    return print_error(e.what(), 1);
+  }
+}
+
 int main(int argc, char** argv) {
   open_standard_files();
   std::signal(SIGXFSZ, SIG_IGN);  // makes a file that grows too large an ordinary error
@@ -172,14 +203,7 @@ int main(int argc, char** argv) {
   add("convert", "Convert a model to the format of transformers or of llm.c", add_convert);
   add("plot", "Draw the losses and the speed of runs", add_plot);
   add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);
-  try {
-    std::vector<std::string> words = command_words(argc, argv);
-    if (const int code = refuse_words(app, words)) return code;
-    std::ranges::reverse(words);  // as CLI11 wants them
-    app.parse(std::move(words));
-  } catch (const CLI::ParseError& e) {
-    return print_usage_error(app, e, argc > 1 ? argv[1] : "");
-  }
+  if (const std::optional<int> code = parse_words(app, argc, argv)) return *code;
   for (const CLI::App* command : app.get_subcommands()) {
     for (const std::string& words : repeated_flags(*command)) spool::logger().warn("{}", words);
   }

@@ -6,6 +6,8 @@
 #include <fstream>
 
 #include "spool/kernels/libraries.h"
+#include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/cpu/tile_unit.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/version.h"
@@ -36,9 +38,12 @@ DeviceIdentity identify(const Stream& stream, DType of_products) {
                         {"device", name(stream.device().type)},
                         {"libraries", library_versions(stream.device().type)},
                         {"products", name(of_products)}};
-  if (const auto* cpu = std::get_if<CpuArchitecture>(&stream.architecture())) {
+  if (stream.device().type == DeviceType::cpu) {
+    const auto& cpu = static_cast<const CpuStream&>(stream);
+    const bool emulated = cpu.tile_unit() == TileUnit::emulated;
+    device["bf16_products"] = sentence(emulated ? "emulated " : "", name(cpu.cpu().bf16_products));
     device["processor"] = processor_model();
-    device["threads"] = std::to_string(cpu->threads);
+    device["threads"] = std::to_string(cpu.threads());
   }
 #if SPOOL_CUDA
   if (stream.device().type == DeviceType::cuda) {

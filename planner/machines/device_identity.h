@@ -9,8 +9,9 @@
 
 namespace spool {
 
-// The identity of the stream's device: its model, driver, libraries and number of threads, and the
-// build of this program.  `of_products`: the type of the matrix products that set its rates.
+// The identity of the stream's device: its model, driver, libraries, number of threads and way to
+// multiply bf16, and the build of this program.  `of_products`: the type of the matrix products
+// that set its rates.
 DeviceIdentity identify(const Stream&, DType of_products);
 
 // The user's cache folder for Spool: $XDG_CACHE_HOME/spool, or ~/.cache/spool; empty if the

@@ -3,9 +3,9 @@
 // What the tile unit of a processor (AMX) computes, as functions: once with its instructions, and
 // once with those in plain C++, for tests on any processor.  Both have the same bits.
 //
-// A deliberate exception: elsewhere a library multiplies matrices (matmul_onednn.cpp).  None gives a
-// row the same bits alone, among few and among many, with a workspace that is a function of shape.
-// When one does, this goes; benchmarks/step runs oneDNN beside it.
+// A deliberate exception: elsewhere a library multiplies matrices (matmul_onednn.cpp).  None gives
+// a row the same bits alone, among few and among many, with a workspace that is a function of
+// shape.  When one does, this goes; benchmarks/step runs oneDNN beside it.
 
 #include <cstdint>
 

@@ -3,6 +3,7 @@
 #include "spool/planner/machines/device_table.h"
 
 #include "spool/planner/machines/device_identity.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "tests/runtime/environment.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
@@ -167,6 +168,17 @@ TEST(DeviceIdentity, NamesWhatSpeedDependsOn) {
   }
   EXPECT_NE(table_file("/x", device), table_file("/x", identify(*stream, DType::f32)));
   EXPECT_EQ(table_file("/x", device), table_file("/x", device));
+}
+
+TEST(DeviceIdentity, SaysWhichProductsOfBf16WereMeasured) {
+  const auto identity = [](const char* unit) {
+    const EnvironmentVariable setting("SPOOL_TILE_UNIT", unit);
+    return identify(*open_stream({DeviceType::cpu}, Arena::granule, 1), DType::bf16);
+  };
+  const DeviceIdentity absent = identity("absent"), emulated = identity("emulated");
+  EXPECT_EQ(absent.at("bf16_products"), name(bf16_products(TileUnit::absent)));
+  EXPECT_EQ(emulated.at("bf16_products"), "emulated tiles");
+  EXPECT_NE(table_file("/x", absent), table_file("/x", emulated));
 }
 
 TEST(CacheFolder, IsTheEnvironments) {
