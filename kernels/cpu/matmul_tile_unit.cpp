@@ -185,9 +185,9 @@ struct TileUnitProduct {
 
   void multiply_round(const Product& k, const tiles::SharedPart& part_of, Interval strips,
                       bool stay) const {
-    const int64_t panels = ceil_div(part_of.columns.size(), tile_block);
-    stream.parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
-      kernels.pack_shared(k, part_of, {begin, end}, shared);
+    stream.parallel_for(part_of.terms.size(), 2 * tile_block, [&](int64_t begin, int64_t end) {
+      const int64_t first = part_of.terms.begin;
+      kernels.pack_shared(k, part_of, {first + begin, first + end}, shared);
     });
     const bool few = strips.size() <= tasks.lanes;
     stream.parallel_for(strips.size(), 1, [&](int64_t i, int64_t, int lane) {

@@ -45,8 +45,8 @@ constexpr int64_t most_turned_rows = 128;
 
 struct Kernels {
   void (*multiply_strip)(const Product&, const Strip&, char* lane);
-  // Packs panels [begin, end) of 32 columns of a shared part.
-  void (*pack_shared)(const Product&, const SharedPart&, Interval panels, char* shared);
+  // Packs some terms of a shared part, from a multiple of 32 after its first on.
+  void (*pack_shared)(const Product&, const SharedPart&, Interval terms, char* shared);
   void (*multiply_shared)(const Product&, const SharedPart&, const char* shared, char* lane);
   // For up to most_turned_rows rows of a against rows of b in memory: c^T = b a^T, with rows of b
   // in place.  Packs some terms of a, from a multiple of 32 on.

@@ -110,30 +110,50 @@ SPOOL_TILES_INLINE void finish_rows(const Product& k, const Interval& rows, int6
   }
 }
 
-// The right panel of columns [n, ...) for some terms.
-SPOOL_TILES_INLINE void pack_right_panel(const Product& k, int64_t n, const Interval& terms,
-                                         char* to) {
-  const int64_t columns = at_most(block, k.N - n);
-  for (int64_t t = terms.begin; t < terms.end; t += block, to += step_bytes) {
-    const int64_t count = at_most(block, terms.end - t);
+// Right panels of some columns for some terms, `panel` bytes apart, in the order of b's memory.
+SPOOL_TILES_INLINE void pack_right(const Product& k, const Interval& columns, const Interval& terms,
+                                   char* to, int64_t panel) {
+  const auto pack = [&](int64_t n, int64_t t) SPOOL_TILES_LAMBDA {
+    char* const step =
+        to + (n - columns.begin) / block * panel + (t - terms.begin) / block * step_bytes;
+    const int64_t wide = at_most(block, k.N - n), count = at_most(block, terms.end - t);
     if (k.b_transposed) {
-      right_step_of_columns({k.b + n * k.K + t, k.K}, {columns, count}, to);
+      right_step_of_columns({k.b + n * k.K + t, k.K}, {wide, count}, step);
     } else {
-      right_step({k.b + t * k.N + n, k.N}, {count, columns}, to);
+      right_step({k.b + t * k.N + n, k.N}, {count, wide}, step);
+    }
+  };
+  if (k.b_transposed) {
+    for (int64_t n = columns.begin; n < columns.end; n += block) {
+      for (int64_t t = terms.begin; t < terms.end; t += block) pack(n, t);
+    }
+  } else {
+    for (int64_t t = terms.begin; t < terms.end; t += block) {
+      for (int64_t n = columns.begin; n < columns.end; n += block) pack(n, t);
     }
   }
 }
 
-// The left panel of rows [m, ...) for some terms.
-SPOOL_TILES_INLINE void pack_left_panel(const Product& k, int64_t m, const Interval& terms,
-                                        char* to) {
-  const int64_t rows = at_most(block, k.M - m);
-  for (int64_t t = terms.begin; t < terms.end; t += block, to += step_bytes) {
-    const int64_t count = at_most(block, terms.end - t);
+// Left panels of some rows for some terms, `panel` bytes apart, in the order of a's memory.
+SPOOL_TILES_INLINE void pack_left(const Product& k, const Interval& rows, const Interval& terms,
+                                  char* to, int64_t panel) {
+  const auto pack = [&](int64_t m, int64_t t) SPOOL_TILES_LAMBDA {
+    char* const step =
+        to + (m - rows.begin) / block * panel + (t - terms.begin) / block * step_bytes;
+    const int64_t high = at_most(block, k.M - m), count = at_most(block, terms.end - t);
     if (k.a_transposed) {
-      left_step_of_terms({k.a + t * k.M + m, k.M}, {count, rows}, to);
+      left_step_of_terms({k.a + t * k.M + m, k.M}, {count, high}, step);
     } else {
-      left_step({k.a + m * k.K + t, k.K}, {rows, count}, to);
+      left_step({k.a + m * k.K + t, k.K}, {high, count}, step);
+    }
+  };
+  if (k.a_transposed) {
+    for (int64_t t = terms.begin; t < terms.end; t += block) {
+      for (int64_t m = rows.begin; m < rows.end; m += block) pack(m, t);
+    }
+  } else {
+    for (int64_t m = rows.begin; m < rows.end; m += block) {
+      for (int64_t t = terms.begin; t < terms.end; t += block) pack(m, t);
     }
   }
 }
@@ -190,7 +210,7 @@ void multiply_strip(const Product& k, const Strip& strip, char* lane) {
       return LeftPanel{reinterpret_cast<const char*>(k.a + m * k.K + terms.begin), 2 * k.K,
                        2 * block, 32 * k.K};
     }
-    pack_left_panel(k, m, terms, left);
+    pack_left(k, {m, at_most(m + block, k.M)}, terms, left, left_panel_bytes);
     return LeftPanel{left};
   };
   const int64_t right_panel = strip.part_terms * block * 2;
@@ -200,9 +220,7 @@ void multiply_strip(const Product& k, const Strip& strip, char* lane) {
   int64_t t = 0;
   do {
     const Interval terms{t, at_most(t + strip.part_terms, k.K)};
-    for (int64_t i = 0; i < panels; ++i) {
-      pack_right_panel(k, strip.columns.begin + i * block, terms, lane + i * right_panel);
-    }
+    pack_right(k, strip.columns, terms, lane, right_panel);
     const int64_t sums_rows =
         k.K > strip.part_terms ? round_up_to_block(strip.rows.size()) : group_rows;
     multiply_panels<Unit>(k, {strip.rows, strip.columns, terms, lane, right_panel, sums, sums_rows},
@@ -213,11 +231,9 @@ void multiply_strip(const Product& k, const Strip& strip, char* lane) {
 }
 
 template <class Unit>
-void pack_shared(const Product& k, const SharedPart& part, Interval panels, char* shared) {
-  const int64_t bytes = panel_size(part.terms.size());
-  for (int64_t i = panels.begin; i < panels.end; ++i) {
-    pack_right_panel(k, part.columns.begin + i * block, part.terms, shared + i * bytes);
-  }
+void pack_shared(const Product& k, const SharedPart& part, Interval terms, char* shared) {
+  const int64_t step = (terms.begin - part.terms.begin) / block;
+  pack_right(k, part.columns, terms, shared + step * step_bytes, panel_size(part.terms.size()));
 }
 
 template <class Unit>
@@ -229,9 +245,7 @@ void multiply_shared(const Product& k, const SharedPart& part, const char* share
   auto* sums = reinterpret_cast<float*>(lane);
   char* const lefts = reinterpret_cast<char*>(
       sums + (stay ? rows * wide : at_most(rows, group_rows) * at_most(wide, shared_columns)));
-  for (int64_t m = part.rows.begin; m < part.rows.end; m += block) {
-    pack_left_panel(k, m, part.terms, lefts + (m - part.rows.begin) / block * bytes);
-  }
+  pack_left(k, part.rows, part.terms, lefts, bytes);
   const auto panel = [&](int64_t m, const Interval& terms) SPOOL_TILES_LAMBDA {
     const int64_t step = (terms.begin - part.terms.begin) / block;
     return LeftPanel{lefts + (m - part.rows.begin) / block * bytes + step * step_bytes};
