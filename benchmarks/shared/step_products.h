@@ -3,8 +3,8 @@
 // The matrix products of a training step, as a rehearsal of it launches them, and their kernels on
 // memory of their own, to run them without the rest of the step.
 //
-// A linear layer is y = x w^T (+ bias), with x (rows, in), w (out, in), y (rows, out); the gradients
-// are dx = dy w and dw (+)= dy^T x.  Layers in chunks have a product for each.
+// A linear layer is y = x w^T (+ bias), with x (rows, in), w (out, in), y (rows, out); the
+// gradients are dx = dy w and dw (+)= dy^T x.  Layers in chunks have a product for each.
 
 #include <cstdint>
 #include <map>
@@ -34,8 +34,8 @@ struct StepKernels {
   double other_bytes = 0;                  // that the step's other kernels move, by their costs
 };
 
-// What a step of one micro-batch launches: its spans, of a rehearsal on meta, and the program of its
-// tape.  A span says a product's cost; its layer, the order of its products and what needs a
+// What a step of one micro-batch launches: its spans, of a rehearsal on meta, and the program of
+// its tape.  A span says a product's cost; its layer, the order of its products and what needs a
 // gradient tell the form.  Throws if a product is not one of a linear layer, or has another cost.
 StepKernels traced_kernels(const std::vector<TraceSpan>& spans, const Program& program);
 
