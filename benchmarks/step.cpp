@@ -45,6 +45,7 @@
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/runtime/cpu/bf16_products.h"
 
 namespace spool {
 namespace {
@@ -121,8 +122,8 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   const TokenBatch batch = benchmarks::random_batch(config);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Device cpu{DeviceType::cpu};
-  const Machine measured = measure_machine(cpu, c.dtype, threads);
-  const Machine machine{.architecture = measured.architecture};
+  const double copy_rate = measure_machine(cpu, c.dtype, threads).bytes_per_second;
+  const Machine machine{.architecture = this_processor(threads)};
   const PlannedRun planned = RunPlanner(config, {}, {}, machine).plan();
   const StepKernels kernels = kernels_of_step(config, planned.plans, machine);
   const auto of_products = open_stream_for(
@@ -139,7 +140,7 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
     trainer.result();
   };
   const CpuTimes best = time_in_turn(state, step, products, onednn);
-  set_cpu_counters(state, best, kernels.other_bytes, measured.bytes_per_second);
+  set_cpu_counters(state, best, kernels.other_bytes, copy_rate);
   state.counters["tokens_per_s"] = static_cast<double>(c.B * c.T) / best.step;
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }

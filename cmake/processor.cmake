@@ -15,7 +15,42 @@ if(SPOOL_ARCH)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:${any}>>:-march=${SPOOL_ARCH}>)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  set_source_files_properties(runtime/cpu/processor.cpp PROPERTIES COMPILE_OPTIONS -march=x86-64)
+  set_source_files_properties(runtime/cpu/processor.cpp runtime/cpu/tile_unit.cpp
+                              runtime/cpu/bf16_products.cpp
+                              PROPERTIES COMPILE_OPTIONS -march=x86-64)
 endif()
 set_source_files_properties(runtime/cpu/built_for.cpp PROPERTIES
                             COMPILE_DEFINITIONS SPOOL_ARCH="${SPOOL_ARCH}")
+
+# The kernels for a tile unit (AMX) are compiled for processors that have one, whatever SPOOL_ARCH
+# names, and these options are for their source alone; runtime/cpu/tile_unit.h tells whether they
+# may run.  Targets that use_tiles() are compiled with SPOOL_TILES=1 where the compiler has them.
+set(tile_options -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mfma)
+set(SPOOL_TILES OFF)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  include(CheckCXXSourceCompiles)
+  list(JOIN tile_options " " CMAKE_REQUIRED_FLAGS)
+  check_cxx_source_compiles("
+    #include <immintrin.h>
+    int main(int count, char**) {
+      __m512 sums = _mm512_set1_ps(static_cast<float>(count));
+      const __m512bh pairs = _mm512_cvtne2ps_pbh(sums, sums);
+      sums = _mm512_dpbf16_ps(sums, pairs, pairs);
+      __asm__ volatile(\"tilerelease\" ::: \"memory\");
+      return static_cast<int>(_mm512_reduce_add_ps(sums));
+    }" SPOOL_TILES_COMPILE)
+  unset(CMAKE_REQUIRED_FLAGS)
+  set(SPOOL_TILES ${SPOOL_TILES_COMPILE})
+endif()
+if(SPOOL_TILES)
+  set_source_files_properties(kernels/cpu/tile_unit/unit_kernels.cpp PROPERTIES
+    COMPILE_OPTIONS "${tile_options};-O3;-mprefer-vector-width=512"
+    SKIP_UNITY_BUILD_INCLUSION ON)
+endif()
+
+# Tells a target whether the kernels for a tile unit are compiled.
+function(use_tiles target)
+  if(SPOOL_TILES)
+    target_compile_definitions(${target} PRIVATE SPOOL_TILES=1)
+  endif()
+endfunction()

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/spool.h"
 #include "spool/testing.h"
 
@@ -90,7 +91,7 @@ int main() {
   for (const std::string& failure : failures) std::printf("%s\n", failure.c_str());
   if (!failures.empty()) return 1;
   constexpr int threads = 2;
-  const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+  const Machine machine{.architecture = this_processor(threads)};
   const Report foretold =
       rehearse(machine, [](MetaStream& stream) { train(stream, /*steps=*/1, /*report=*/false); });
   std::printf("foretold peak: %zu bytes\n%s", foretold.memory.peak,

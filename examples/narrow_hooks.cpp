@@ -13,6 +13,7 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/quantize.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/random.h"
 
@@ -118,7 +119,7 @@ Outcome step(Stream& stream, SavedTensorHooks* hooks) {
 // One step in exactly the bytes that a rehearsal foretells.
 Outcome run(SavedTensorHooks* hooks) {
   constexpr int threads = 2;
-  const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+  const Machine machine{.architecture = this_processor(threads)};
   const Report foretold = rehearse(machine, [&](MetaStream& stream) { step(stream, hooks); });
   CpuStream stream(foretold.memory.peak, threads);
   Outcome outcome = step(stream, hooks);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/spool.h"
 
 namespace research {
@@ -106,7 +107,7 @@ bool report(bool condition, const char* claim) {
 int main() {
   using namespace research;
   const StepPlace place{.device = {DeviceType::cpu}, .threads = 2};
-  const Machine machine{.architecture = CpuArchitecture{.threads = place.threads}};
+  const Machine machine{.architecture = this_processor(place.threads)};
 
   const PlannedSteps all = plan_steps(net_steps, {.policy = Policy{}}, machine);
   const size_t budget = all.foretold.memory.peak / 3 * 2;

@@ -27,8 +27,9 @@ struct Device {
 // "cpu", "cuda", "cuda:1", "meta"; throws for any other text.
 Device parse_device(std::string_view text);
 
-// How a processor multiplies bf16: as f32, in pairs of terms (as AVX512-BF16 does), or in tiles
-// (AMX).
+// How a processor multiplies bf16: as f32; in pairs of terms, as AVX512-BF16 does; or in tiles, by
+// Spool's own kernels on its tile unit (AMX), which compute attention in bf16, too, and whose
+// workspaces are others.
 enum class Bf16Products : uint8_t { as_f32, pairs, tiles };
 template <>
 inline constexpr std::array enumerator_names<Bf16Products>{"f32", "pairs", "tiles"};

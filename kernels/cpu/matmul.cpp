@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "spool/kernels/cpu/matmul_rows.h"
+#include "spool/kernels/cpu/matmul_tile_unit.h"
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/cpu/tile_matmul.h"
 #include "spool/runtime/integer.h"
@@ -214,6 +215,7 @@ size_t tile_scratch(const Matmul& k, const Tiling& t) {
 }
 
 size_t tiles_workspace(const MatmulBatch& all, const CpuArchitecture& architecture) {
+  if (on_tile_unit(all.first, architecture)) return tile_unit_workspace(all, architecture);
   if (is_small(all.first)) return 0;
   const Tiling t = tiling(all.first);
   return static_cast<size_t>(std::min<int64_t>(architecture.threads, all.count * t.tiles())) *
@@ -239,6 +241,7 @@ void multiply_plain(const MatmulBatch& all, const Tiling& t, CpuStream& stream) 
 }
 
 void multiply(const MatmulBatch& all, CpuStream& stream) {
+  if (on_tile_unit(all.first, stream.cpu())) return multiply_on_tile_unit(all, stream);
   const Tiling t = tiling(all.first);
   if (all.first.K() > 0 && !is_small(all.first) && multiply_onednn(all, t, stream)) return;
   multiply_plain(all, t, stream);
@@ -248,12 +251,15 @@ void multiply(const MatmulBatch& all, CpuStream& stream) {
 
 void run(const Matmul& k, CpuStream& stream) {
   if (k.M() == 0 || k.N() == 0) return;
-  if (cpu::has_few_rows(k)) return cpu::multiply_few_rows(k, stream);
+  if (!cpu::on_tile_unit(k, stream.cpu()) && cpu::has_few_rows(k)) {
+    return cpu::multiply_few_rows(k, stream);
+  }
   cpu::multiply(k, stream);
 }
 
 size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
-  return cpu::has_few_rows(*this) ? 0 : cpu::tiles_workspace(*this, architecture);
+  if (!cpu::on_tile_unit(*this, architecture) && cpu::has_few_rows(*this)) return 0;
+  return cpu::tiles_workspace(*this, architecture);
 }
 
 }  // namespace spool

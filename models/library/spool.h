@@ -45,6 +45,7 @@
 #include "spool/planner/report/plan_diff.h"
 #include "spool/planner/report/timeline.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/stream.h"
 #include "spool/runtime/dlpack.h"

@@ -17,7 +17,6 @@
 #include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/cpu/thread_pool.h"
-#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/memory/poison.h"
 
@@ -67,12 +66,6 @@ std::shared_ptr<Arena> reserve(size_t bytes) {
   check_processor();  // before the first of the stream's own code
   auto owner = std::make_shared<OwningArena>(bytes);
   return {owner, &owner->arena};
-}
-
-int thread_count(int wanted) {
-  check_setting(wanted >= 0 && wanted <= 4096, {"threads"}, "threads: ", wanted,
-                " is not between 0 and 4096");
-  return wanted ? wanted : usable_cores();
 }
 
 bool run_inline() {
@@ -165,10 +158,9 @@ struct CpuStream::Worker {
 CpuStream::CpuStream(size_t budget, int threads) : CpuStream(reserve(budget), threads) {}
 
 CpuStream::CpuStream(std::shared_ptr<Arena> memory, int threads)
-    : Stream({DeviceType::cpu},
-             CpuArchitecture{.threads = thread_count(threads), .bf16_products = bf16_products()},
-             std::move(memory)),
-      threads_(thread_count(threads)),
+    : Stream({DeviceType::cpu}, this_processor(threads), std::move(memory)),
+      tile_unit_(spool::tile_unit()),
+      threads_(cpu().threads),
       inline_(run_inline()),
       worker_(std::make_unique<Worker>(threads_)) {
   start();
@@ -176,6 +168,7 @@ CpuStream::CpuStream(std::shared_ptr<Arena> memory, int threads)
 
 CpuStream::CpuStream(CpuStream& first)
     : Stream(SideStream{}, first),
+      tile_unit_(first.tile_unit_),
       threads_(1),
       inline_(first.inline_),
       worker_(std::make_unique<Worker>(threads_)) {

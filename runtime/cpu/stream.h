@@ -8,14 +8,18 @@
 // order each time.
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <type_traits>
+#include <variant>
 
 #include "spool/runtime/integer.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {
+
+enum class TileUnit : uint8_t;  // runtime/cpu/tile_unit.h
 
 class CpuStream final : public Stream {
  public:
@@ -71,6 +75,9 @@ class CpuStream final : public Stream {
     run_pieces(ceil_div(n, loop.grain), run_piece, &loop);
   }
   int threads() const { return threads_; }
+  const CpuArchitecture& cpu() const { return std::get<CpuArchitecture>(architecture()); }
+  // What tile_unit() said when the stream, or the first stream on its memory, was made.
+  TileUnit tile_unit() const { return tile_unit_; }
   // Processor time of its threads so far, in seconds, divided by their number.
   double processor_clock();
 
@@ -125,6 +132,7 @@ class CpuStream final : public Stream {
   void keep_error();  // the exception being handled
   void rethrow();
 
+  TileUnit tile_unit_;
   int threads_;
   bool inline_;
   std::unique_ptr<Worker> worker_;

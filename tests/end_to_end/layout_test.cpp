@@ -5,6 +5,7 @@
 #include "spool/models/steps/step_executor.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/offsets.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/planner/layout_testing.h"
@@ -12,7 +13,7 @@
 namespace spool::testing {
 namespace {
 
-Machine cpu(int threads) { return {.architecture = CpuArchitecture{.threads = threads}}; }
+Machine cpu(int threads) { return {.architecture = this_processor(threads)}; }
 
 // Recomputes this share of the values that can be, drawn at random.
 Plan random_recompute(const TrainingConfig& config, uint64_t tenths) {

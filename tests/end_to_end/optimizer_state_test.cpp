@@ -8,6 +8,7 @@
 #include "spool/models/families/gpt2.h"
 #include "spool/models/training/run/checkpoint_files.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/runtime/temporary_directory.h"
@@ -44,7 +45,7 @@ std::string in_words(const StatePlace& place) {
   return sentence(name(place.state), " with ", place.bytes_on_device, " bytes on the device");
 }
 
-Machine machine() { return {.architecture = CpuArchitecture{.threads = 2}}; }
+Machine machine() { return {.architecture = this_processor(2)}; }
 
 // Trains with the state in this place, in the foretold peaks of device and host.
 Losses run_as_foretold(const TrainingConfig& config, const StatePlace& place) {

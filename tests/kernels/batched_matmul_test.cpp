@@ -4,6 +4,7 @@
 #include "tests/kernels/batched_matmul_testing.h"
 
 #include "spool/kernels/cpu/matmul.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 
 namespace spool::testing {
@@ -52,7 +53,7 @@ TEST(BatchedMatmul, BitsAndPeakDoNotDependOnTheNumberOfThreads) {
         SCOPED_TRACE(sentence(p, ", ", name(t.in)));
         Numbers wanted;
         for (const int threads : {1, 2, 3, 7, 20}) {
-          MetaStream meta(Machine{.architecture = CpuArchitecture{.threads = threads}});
+          MetaStream meta(Machine{.architecture = this_processor(threads)});
           const BatchedTensors foretold(p, t, meta);
           launch(foretold.kernel(p), meta);
           CpuStream stream(meta.memory().peak, threads);

@@ -74,7 +74,7 @@ TEST(Matmul, FollowsItsFormulaForFewRows) {
 }
 
 TEST(Matmul, NeedsNoWorkspaceForFewRows) {
-  CpuStream stream(matmul_budget, 2);
+  MetaStream stream(Machine{.architecture = CpuArchitecture{.threads = 2}});
   const Tensor b({Shape{1300, 300}}, stream), many({Shape{9, 300}}, stream),
       c({Shape{9, 1300}}, stream);
   const auto bytes = [&](int64_t M) {

@@ -1,6 +1,7 @@
 // runs: threads
 // Products of matrices on the cpu, with several threads.
 
+#include "spool/runtime/cpu/bf16_products.h"
 #include "tests/kernels/matmul_testing.h"
 
 namespace spool::testing {
@@ -44,7 +45,7 @@ TEST(MatmulThreads, PeakIsForetoldToTheByteForAnyNumberOfThreads) {
         const MatmulForm f = matmul_form(i);
         SCOPED_TRACE(describe(p, f, t));
         for (int threads = 1; threads <= 7; ++threads) {
-          MetaStream meta(Machine{.architecture = CpuArchitecture{.threads = threads}});
+          MetaStream meta(Machine{.architecture = this_processor(threads)});
           p.run(f, t, by_launch, meta);
           const size_t foretold = meta.memory().peak;
           CpuStream stream(foretold, threads);

@@ -7,6 +7,7 @@
 #include "spool/models/families/llama_config.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/inference/generator_testing.h"
 
@@ -113,11 +114,10 @@ TEST(BatchGenerator, ReadsTheParametersOnceForAllTexts) {
 TEST(BatchGenerator, HasTheForetoldPeak) {
   const std::vector<int64_t> some{7, 30, 4, 1, 19, 2};
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const auto foretold =
-        rehearse({.architecture = CpuArchitecture{.threads = 2}}, [&](MetaStream& meta) {
-          const auto model = ModelConfig(llama()).make(dtype, meta);
-          BatchGenerator(*model, meta, 6, 70).rehearse(6, 30, 40);
-        }).memory.peak;
+    const auto foretold = rehearse({.architecture = this_processor(2)}, [&](MetaStream& meta) {
+                            const auto model = ModelConfig(llama()).make(dtype, meta);
+                            BatchGenerator(*model, meta, 6, 70).rehearse(6, 30, 40);
+                          }).memory.peak;
     CpuStream stream(foretold, 2);
     const auto model = ModelConfig(llama()).make(dtype, stream);
     model->initialise(1);

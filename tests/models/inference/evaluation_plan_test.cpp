@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "spool/models/inference/loaded_model.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/integer.h"
 #include "tests/models/data/token_list.h"
@@ -16,7 +17,7 @@
 namespace spool::testing {
 namespace {
 
-const Machine two_cpu_threads{.architecture = CpuArchitecture{.threads = 2}};
+const Machine two_cpu_threads{.architecture = this_processor(2)};
 
 // 60 rows.
 EvaluationShape some_shape(DType dtype) {

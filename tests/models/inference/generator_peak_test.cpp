@@ -5,6 +5,7 @@
 #include "spool/models/families/gpt2.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/inference/generator_testing.h"
 
@@ -28,7 +29,7 @@ size_t peak_of(const Gpt2Config& config, DType type, const Length& length, size_
 }
 
 size_t foretold(const Gpt2Config& config, DType type, const std::optional<Length>& length) {
-  const Machine machine{.architecture = CpuArchitecture{.threads = 2}};
+  const Machine machine{.architecture = this_processor(2)};
   return rehearse(machine,
                   [&](MetaStream& stream) {
                     Gpt2 model(config, type, stream);

@@ -3,6 +3,7 @@
 
 #include "spool/kernels/elementwise.h"
 #include "spool/models/optimizers/optimizer_choice.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/runtime/testing.h"
@@ -143,7 +144,7 @@ TEST(OptimizerSteps, ReachTheForetoldPeak) {
   const auto expect = [](const OptimizerForm& form, const OptimizerSettings& settings,
                          const StatePlace& place) {
     CpuStream stream(OptimizerRun::plenty, 2);
-    MetaStream rehearsal({.architecture = CpuArchitecture{.threads = 2}});
+    MetaStream rehearsal({.architecture = this_processor(2)});
     EXPECT_EQ(peaks_of_two_steps(rehearsal, form, settings, place),
               peaks_of_two_steps(stream, form, settings, place));
   };

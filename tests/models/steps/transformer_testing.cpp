@@ -3,6 +3,7 @@
 #include "spool/autograd/ops.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/models/steps/step_executor.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/runtime/testing.h"
 
@@ -112,6 +113,6 @@ TransformerRun run_transformer(const TransformerSizes& sizes, const StepConfig& 
   return run;
 }
 
-Machine cpu_machine() { return {.architecture = CpuArchitecture{threads}, .f32_flops = 450e9}; }
+Machine cpu_machine() { return {.architecture = this_processor(threads), .f32_flops = 450e9}; }
 
 }  // namespace spool::testing

@@ -10,13 +10,14 @@
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_options.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/runtime/temporary_directory.h"
 
 namespace spool::testing {
 namespace {
 
-const Machine two_cores{.architecture = CpuArchitecture{.threads = 2}};
+const Machine two_cores{.architecture = this_processor(2)};
 
 TrainingConfig six_layers(const ModelConfig& model = *gpt2_preset("gpt2-tiny")) {
   TrainingConfig config = small();

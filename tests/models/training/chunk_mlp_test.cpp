@@ -5,6 +5,7 @@
 
 #include "spool/models/training/run_options.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/json.h"
 #include "tests/models/training/training_testing.h"
@@ -32,7 +33,7 @@ Policy recomputing(const char* list) {
 }
 
 TEST(ChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
-  const Machine slow = slow_machine(CpuArchitecture{.threads = 2});
+  const Machine slow = slow_machine(this_processor(2));
   for (const int64_t accumulate : {1, 3}) {
     for (const int64_t loss_chunk : {0, 7}) {
       TrainingConfig config = in_chunks();

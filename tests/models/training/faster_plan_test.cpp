@@ -7,13 +7,14 @@
 #include <set>
 
 #include "spool/models/steps/step_calibration.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 
 namespace spool::testing {
 namespace {
 
-const Machine two_cores{.architecture = CpuArchitecture{.threads = 2}};
+const Machine two_cores{.architecture = this_processor(2)};
 
 TrainingConfig layers() {
   TrainingConfig config = small();

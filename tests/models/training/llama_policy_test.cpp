@@ -6,6 +6,7 @@
 
 #include "spool/models/families/families.h"
 #include "spool/models/families/llama_config.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 
@@ -65,7 +66,7 @@ TEST(LlamaPolicy, RecomputesNormsButTheirStatistics) {
 
 // Trains under the policy in the foretold peak, and fails in less.
 Losses train_within_foretold(const TrainingConfig& config, const Policy& policy) {
-  const Machine slow = slow_machine(CpuArchitecture{.threads = 2});
+  const Machine slow = slow_machine(this_processor(2));
   const PlannedRun run = plan_run(config, {.policy = policy}, slow);
   const size_t foretold = run.foretold.memory.peak;
   CpuStream stream(foretold, 2);

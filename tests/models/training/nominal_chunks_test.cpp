@@ -9,6 +9,7 @@
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/random.h"
 #include "tests/models/training/training_testing.h"
@@ -33,7 +34,7 @@ RunRequest choosing(size_t budget = 0) {
           .compares = true};
 }
 
-Machine on_threads(int threads) { return {.architecture = CpuArchitecture{.threads = threads}}; }
+Machine on_threads(int threads) { return {.architecture = this_processor(threads)}; }
 
 RunPlanner planner(const TrainingConfig& config, const Machine& machine, size_t budget = 0) {
   return {config, choosing(budget), sample, machine};

@@ -3,6 +3,7 @@
 #include "spool/models/families/gpt2.h"
 #include "spool/models/training/trainer.h"
 
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/integer.h"
 #include "tests/models/training/training_testing.h"
@@ -10,7 +11,7 @@
 namespace spool::testing {
 namespace {
 
-const Machine two_threads{.architecture = CpuArchitecture{.threads = 2}};
+const Machine two_threads{.architecture = this_processor(2)};
 
 TEST(TrainingPeak, IsForetoldToTheByteAndSufficesAsBudget) {
   std::vector<TrainingConfig> all;
@@ -58,7 +59,7 @@ TEST(TrainingPeak, IsForetoldForAnyNumberOfThreadsAndRisesWithIt) {
     config.steps = 1;
     size_t before = 0;
     for (int threads = 1; threads <= 7; ++threads) {
-      const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+      const Machine machine{.architecture = this_processor(threads)};
       const StepPlans plans = laid_out_plans(config, machine);
       const size_t foretold = rehearse_training(config, plans, machine, sample).memory.peak;
       CpuStream stream(foretold, threads);

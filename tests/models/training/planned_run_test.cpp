@@ -12,13 +12,14 @@
 #include "spool/models/training/faster_plan.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 
 namespace spool::testing {
 namespace {
 
-const Machine two_cores{.architecture = CpuArchitecture{.threads = 2}};
+const Machine two_cores{.architecture = this_processor(2)};
 
 // Large enough for chunks of the loss.
 TrainingConfig chunkable() {

@@ -2,6 +2,7 @@
 // Runs under policies that a user sets have the losses of keeping every value, bit for bit, and the
 // foretold peaks.
 
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/runtime/temporary_directory.h"
@@ -38,7 +39,7 @@ std::vector<Policy> policies() {
 }
 
 TEST(TrainingPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
-  const Machine slow = slow_machine(CpuArchitecture{.threads = 2});
+  const Machine slow = slow_machine(this_processor(2));
   const TemporaryDirectory directory;
   for (const int64_t accumulate : {1, 3}) {
     TrainingConfig config = small();
