@@ -10,6 +10,8 @@
 //   of_copy       rate of the bytes of cost(), as a share of the rate of the large copy
 //   gb_per_s      rate of the bytes of cost()
 //   gflop_per_s   rate of the flops of cost()
+//   of_unit       of products in bf16 on a processor with a tile unit, or where it is emulated: the
+//                 same rate, as a share of the unit's from registers, on as many threads
 //   host_us       of `launch`: host time to enqueue a kernel that has nothing to do
 //
 // On the CPU a kernel is timed alone.  On cuda many are enqueued in a row, over several sets of
@@ -347,6 +349,12 @@ void report_machine(const Machine& m) {
   benchmark::AddCustomContext("launch_us", std::to_string(m.launch_seconds * 1e6));
 }
 
+void report_unit(double flops) {
+  if (flops == 0) return;
+  std::fprintf(stderr, "its tile units: %.1f GFLOP/s bf16 from registers\n", flops / 1e9);
+  benchmark::AddCustomContext("unit_gflop_per_s", std::to_string(flops / 1e9));
+}
+
 }  // namespace
 }  // namespace spool
 
@@ -358,6 +366,7 @@ int main(int argc, char** argv) {
     benchmark::Initialize(&argc, argv);
     const auto bench = benchmarks::open_bench(parse_device(device), parse_rows(rows));
     report_machine(bench->machine);
+    report_unit(bench->unit_flops);
     add_all(*bench);
     benchmark::RunSpecifiedBenchmarks();
   });
