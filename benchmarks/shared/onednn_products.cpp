@@ -117,7 +117,7 @@ struct OnednnProducts::Primitives {};
 OnednnProducts::OnednnProducts(const std::vector<Matmul>&, int)
     : absence_("this build has no oneDNN") {}
 
-void OnednnProducts::run() { fail(absence_); }
+void OnednnProducts::run() { fail(ErrorKind::invalid, absence_); }
 
 #endif
 
