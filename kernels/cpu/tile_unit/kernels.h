@@ -48,7 +48,7 @@ struct Kernels {
   // Packs panels [begin, end) of 32 columns of a shared part.
   void (*pack_shared)(const Product&, const SharedPart&, Interval panels, char* shared);
   void (*multiply_shared)(const Product&, const SharedPart&, const char* shared, char* lane);
-  // For up to most_turned_rows rows of a against rows of b in memory: c^T = b a^T, with the rows of b
+  // For up to most_turned_rows rows of a against rows of b in memory: c^T = b a^T, with rows of b
   // in place.  Packs some terms of a, from a multiple of 32 on.
   void (*pack_turned)(const Product&, Interval terms, char* packed);
   void (*multiply_turned)(const Product&, Interval columns, const char* packed);

@@ -2,9 +2,9 @@
 
 // Copies of a matrix in the order in which the tile unit reads it.  A panel is 32 rows of a left
 // factor, or 32 columns of a right one; a step of it is 32 terms of those, two tiles of 1 KiB: rows
-// (or columns) 0 to 15, and 16 to 31.  A tile of a left factor has 32 terms in each of its rows; one
-// of a right factor has in each row a pair of terms of 16 columns.  What lies beyond the matrix is 0
-// and not read.
+// (or columns) 0 to 15, and 16 to 31.  A tile of a left factor has 32 terms in each of its rows;
+// one of a right factor has in each row a pair of terms of 16 columns.  What lies beyond the matrix
+// is 0 and not read.
 
 #include "spool/kernels/cpu/tile_unit/vectors.h"
 
