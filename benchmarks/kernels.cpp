@@ -3,13 +3,15 @@
 // measured time.  The program measures these rates first.
 //
 //   --device=cpu      1024 tokens (the default); cuda: 32768 tokens
-//   --rows=N          another number of tokens
+//   --rows=N          another number of tokens, such as 256, from which the sizes follow
 //
 //   us            median time
 //   share         of the roofline; 1 is the best possible
 //   of_copy       rate of the bytes of cost(), as a share of the rate of the large copy
 //   gb_per_s      rate of the bytes of cost()
 //   gflop_per_s   rate of the flops of cost()
+//   of_unit       of products in bf16 on a processor with a tile unit, or where it is emulated: the
+//                 same rate, as a share of the unit's from registers, on as many threads
 //   host_us       of `launch`: host time to enqueue a kernel that has nothing to do
 //
 // On the CPU a kernel is timed alone.  On cuda many are enqueued in a row, over several sets of
@@ -17,6 +19,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <charconv>
 #include <cstdio>
 
 #include "shared/kernel_bench.h"
@@ -91,13 +94,21 @@ void add_product(Bench& b, DType t, const std::string& suffix, int64_t from, int
   });
 }
 
+// Every linear layer, and the head.  The head's weight is the embedding's, too: in a step its
+// gradient is in f32.
 void add_products(Bench& b, DType t, const std::string& suffix) {
   add_product(b, t, suffix, C, 3 * C);
-  if (b.on_cuda()) {
-    add_product(b, t, suffix + "/projection", C, C);
-    add_product(b, t, suffix + "/fc", C, 4 * C);
-    add_product(b, t, suffix + "/fc_projection", 4 * C, C);
-    add_product(b, t, suffix + "/head", C, V);
+  add_product(b, t, suffix + "/projection", C, C);
+  add_product(b, t, suffix + "/fc", C, 4 * C);
+  add_product(b, t, suffix + "/fc_projection", 4 * C, C);
+  add_product(b, t, suffix + "/head", C, V);
+  if (t == DType::bf16) {
+    b.add("matmul/backward_weight" + suffix + "/head/f32_gradient", [=, N = b.N](Arguments& a) {
+      return Matmul{.c = a.make({V, C}, DType::f32),
+                    .a = a.make({N, V}, t),
+                    .b = a.make({N, C}, t),
+                    .a_transposed = true};
+    });
   }
   b.add("bias_backward" + suffix, [=, N = b.N](Arguments& a) {
     return BiasBackward{.dbias = a.make({3 * C}, t), .dy = a.make({N, 3 * C}, t)};
@@ -128,17 +139,19 @@ void add_attention(Bench& b, DType t, const std::string& suffix) {
   }
 }
 
-// Kernels for generating one token: the head for one text, and attention for 8 texts, as the
-// key-value cache of fewer would fit into the processor's cache.  These kernels only read, which
-// may be faster than the copy that they are compared with.
+// Kernels for generating one token: the head for as many texts as there are rows, and attention for
+// 8 texts, as the key-value cache of fewer would fit into the processor's cache.  These kernels
+// only read, which may be faster than the copy that they are compared with.
 void add_generation(Bench& b, DType t, const std::string& suffix) {
   constexpr int64_t texts = 8, P = 1024, D = C / H;
-  b.add("matmul/one_row" + suffix, [=](Arguments& a) {
-    return Matmul{.c = a.make({1, V}, t),
-                  .a = a.make({1, C}, t),
-                  .b = a.make({V, C}, t),
-                  .b_transposed = true};
-  });
+  for (const int64_t M : {1, 4, 8, 16, 64, 128}) {
+    b.add("matmul/few_rows" + suffix + "/M:" + std::to_string(M), [=](Arguments& a) {
+      return Matmul{.c = a.make({M, V}, t),
+                    .a = a.make({M, C}, t),
+                    .b = a.make({V, C}, t),
+                    .b_transposed = true};
+    });
+  }
   b.add("cached_attention" + suffix, [=](Arguments& a) {
     return CachedAttention{.y = a.make({texts, 1, C}, t),
                            .keys = a.make({texts, H, P, D}, t),
@@ -230,7 +243,7 @@ void add_elementwise(Bench& b, DType t, const std::string& suffix) {
 }
 
 void add_embedding_and_loss(Bench& b, DType t, const std::string& suffix) {
-  const int64_t N = b.N, T = std::min<int64_t>(N / 4, 1024);
+  const int64_t N = b.N, T = std::clamp<int64_t>(N / 4, 1, 1024);
   const Shape ids{N / T, T}, X{N / T, T, C};
   b.add("embedding_forward" + suffix, [=](Arguments& a) {
     return EmbeddingForward{.y = a.make(X, t),
@@ -311,6 +324,19 @@ void add_all(Bench& b) {
   add_launch(b);
 }
 
+constexpr const char* default_rows = "default";
+
+// The tokens that --rows asks for; 0: the device's default.
+int64_t parse_rows(const std::string& text) {
+  if (text == default_rows) return 0;
+  int64_t rows = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, rows);
+  check(parsed == end && error == std::errc() && rows > 0,
+        "--rows is a positive number of tokens, such as 256, not \"", text, "\"");
+  return rows;
+}
+
 // Prints the machine's rates, and adds them to the JSON.
 void report_machine(const Machine& m) {
   std::fprintf(stderr,
@@ -323,17 +349,24 @@ void report_machine(const Machine& m) {
   benchmark::AddCustomContext("launch_us", std::to_string(m.launch_seconds * 1e6));
 }
 
+void report_unit(double flops) {
+  if (flops == 0) return;
+  std::fprintf(stderr, "its tile units: %.1f GFLOP/s bf16 from registers\n", flops / 1e9);
+  benchmark::AddCustomContext("unit_gflop_per_s", std::to_string(flops / 1e9));
+}
+
 }  // namespace
 }  // namespace spool
 
 int main(int argc, char** argv) {
   using namespace spool;
   const std::string device = benchmarks::take_argument(argc, argv, "device", "cpu");
-  const std::string rows = benchmarks::take_argument(argc, argv, "rows", "0");
+  const std::string rows = benchmarks::take_argument(argc, argv, "rows", default_rows);
   return benchmarks::report_errors([&] {
     benchmark::Initialize(&argc, argv);
-    const auto bench = benchmarks::open_bench(parse_device(device), std::stoll(rows));
+    const auto bench = benchmarks::open_bench(parse_device(device), parse_rows(rows));
     report_machine(bench->machine);
+    report_unit(bench->unit_flops);
     add_all(*bench);
     benchmark::RunSpecifiedBenchmarks();
   });

@@ -1,16 +1,21 @@
 // Measures one optimizer step of a model.
 //
-// On the CPU (the default) it is compared with the matrix products of its linear layers alone,
-// forward and backward, by the same oneDNN in the same process, if the build has oneDNN:
+// On the CPU (the default) it is compared with its matrix products alone, those that a rehearsal of
+// the step launches, in the same process and on as many threads: by Spool's kernels, and each as
+// one whole product of oneDNN, if the build has it and it has fast products for the processor.
 //
-//   gemm_ratio    seconds of a step / seconds of its products, each the best of the repetitions
-//   products_ms   best time of the products
-//   step_ms       best time of a step
-//   tokens_per_s  by step_ms
-//   peak_bytes    measured peak
+//   step_ms          best time of a step
+//   tokens_per_s     by step_ms
+//   products_ms      best time of its products by Spool's kernels
+//   onednn_ms        best time of the same products by oneDNN; a label says why it is absent
+//   others_ms        time to move the bytes of its other kernels at copied_gb_per_s
+//   copied_gb_per_s  rate of a large copy, bytes read and written, measured before the step
+//   over_products    step_ms / products_ms
+//   over_onednn      step_ms / onednn_ms
+//   over_both        step_ms / (products_ms + others_ms)
+//   peak_bytes       measured peak
 //
-// The products are oneDNN's own primitives on all threads, as fast as that library is: they do not
-// go through Spool's kernels.
+// Steps and products take turns; the products have memory of their own.
 //
 // With --device=cuda it is compared with the rate of the device:
 //
@@ -27,24 +32,29 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 
 #include "shared/device.h"
-#if SPOOL_ONEDNN
-#include "shared/products.h"
-#endif
+#include "shared/onednn_products.h"
+#include "shared/step_products.h"
 #include "shared/token_batch.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/models/families/families.h"
 #include "spool/models/families/model.h"
+#include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/trainer.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/bf16_products.h"
 
 namespace spool {
 namespace {
 
 using benchmarks::median;
+using benchmarks::OnednnProducts;
 using benchmarks::seconds_of;
+using benchmarks::StepKernels;
+using benchmarks::StepProducts;
 
 struct Case {
   ModelConfig model = {};
@@ -62,40 +72,76 @@ TrainingConfig training(const Case& c) {
           .chunks = {.loss_rows = c.loss_chunk}};
 }
 
-// Steps and products take turns, so that both see the same machine.
+StepKernels kernels_of_step(const TrainingConfig& config, const StepPlans& plans,
+                            const Machine& machine) {
+  const StepDescription step = describe_step(config);
+  return benchmarks::traced_kernels(rehearse_step(step, plans, machine, {.trace = true}).trace,
+                                    rehearse_tape(step, plans.step, machine).program);
+}
+
+// The best seconds of each.
+struct CpuTimes {
+  double step = 1e9, products = 1e9, onednn = 1e9;
+};
+
+void set_cpu_counters(benchmark::State& state, const CpuTimes& best, double other_bytes,
+                      double copy_rate) {
+  const double others = other_bytes / copy_rate;
+  state.counters["step_ms"] = best.step * 1e3;
+  state.counters["products_ms"] = best.products * 1e3;
+  state.counters["others_ms"] = others * 1e3;
+  state.counters["copied_gb_per_s"] = copy_rate / 1e9;
+  state.counters["over_products"] = best.step / best.products;
+  state.counters["over_both"] = best.step / (best.products + others);
+  if (best.onednn == CpuTimes{}.onednn) return;
+  state.counters["onednn_ms"] = best.onednn * 1e3;
+  state.counters["over_onednn"] = best.step / best.onednn;
+}
+
+// Times steps and products in turn, so that all see the same machine.
+CpuTimes time_in_turn(benchmark::State& state, const std::function<void()>& step,
+                      StepProducts& products, OnednnProducts& onednn) {
+  const bool has_onednn = onednn.absence().empty();
+  if (!has_onednn) state.SetLabel("onednn_ms is absent: " + onednn.absence());
+  step();
+  products.run();
+  if (has_onednn) onednn.run();
+  CpuTimes best;
+  for (auto _ : state) {
+    const double seconds = seconds_of(step);
+    state.SetIterationTime(seconds);
+    best.step = std::min(best.step, seconds);
+    best.products = std::min(best.products, seconds_of([&] { products.run(); }));
+    if (has_onednn) best.onednn = std::min(best.onednn, seconds_of([&] { onednn.run(); }));
+  }
+  return best;
+}
+
 void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
   const TokenBatch batch = benchmarks::random_batch(config);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
+  const Device cpu{DeviceType::cpu};
+  const double copy_rate = measure_machine(cpu, c.dtype, threads).bytes_per_second;
   const Machine machine{.architecture = this_processor(threads)};
   const PlannedRun planned = RunPlanner(config, {}, {}, machine).plan();
-  const auto stream = open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads);
+  const StepKernels kernels = kernels_of_step(config, planned.plans, machine);
+  const auto of_products = open_stream_for(
+      [&](Stream& stream) { StepProducts(kernels.products, stream).run(); }, cpu, threads);
+  StepProducts products(kernels.products, *of_products);
+  OnednnProducts onednn(products.kernels(), threads);
+
+  const auto stream = open_stream(cpu, planned.foretold.memory.peak, threads);
   Trainer trainer(config, planned.plans, *stream);
   trainer.initialise();
-  trainer.step(0, batch);
-  trainer.result();
-#if SPOOL_ONEDNN
-  benchmarks::Products products(c.model, c.dtype, c.B * c.T);
-  products.run();
-  double product_seconds = 1e9;
-#endif
-  double step_seconds = 1e9;
-  int64_t done = 1;
-  for (auto _ : state) {
-    const double seconds = seconds_of([&] {
-      trainer.step(done++, batch);
-      trainer.result();
-    });
-    state.SetIterationTime(seconds);
-    step_seconds = std::min(step_seconds, seconds);
-#if SPOOL_ONEDNN
-    product_seconds = std::min(product_seconds, seconds_of([&] { products.run(); }));
-    state.counters["gemm_ratio"] = step_seconds / product_seconds;
-    state.counters["products_ms"] = product_seconds * 1e3;
-#endif
-  }
-  state.counters["tokens_per_s"] = static_cast<double>(c.B * c.T) / step_seconds;
-  state.counters["step_ms"] = step_seconds * 1e3;
+  int64_t done = 0;
+  const auto step = [&] {
+    trainer.step(done++, batch);
+    trainer.result();
+  };
+  const CpuTimes best = time_in_turn(state, step, products, onednn);
+  set_cpu_counters(state, best, kernels.other_bytes, copy_rate);
+  state.counters["tokens_per_s"] = static_cast<double>(c.B * c.T) / best.step;
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }
 

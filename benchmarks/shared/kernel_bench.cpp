@@ -1,5 +1,6 @@
 #include "kernel_bench.h"
 
+#include "shared/unit_rate.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
@@ -45,6 +46,7 @@ void measure_rates(Bench& b) {
   } else {
     b.machine = measure_machine(b.device, DType::f32);
     b.machine.bf16_flops = measure_machine(b.device, DType::bf16).bf16_flops;
+    b.unit_flops = unit_rate(static_cast<CpuStream&>(*b.stream));
   }
 }
 

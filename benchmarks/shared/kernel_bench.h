@@ -7,6 +7,7 @@
 
 #include "device.h"
 #include "spool/kernels/launch.h"
+#include "spool/kernels/matmul.h"
 
 namespace spool::benchmarks {
 
@@ -33,6 +34,7 @@ struct Bench {
   int64_t N;  // tokens
   std::unique_ptr<Stream> stream;
   Machine machine = {};
+  double unit_flops = 0;  // per second, of the tile units of its threads; 0: none
   Arguments arguments{*stream};
   std::string made_for = {};  // title of the benchmark that the arguments belong to
 
@@ -94,7 +96,11 @@ struct Bench {
                     times);
       state.SetIterationTime(all.back());
     }
-    set_counters(state, cost_on(kernels.front(), stream->architecture()), median(all));
+    const Cost cost = cost_on(kernels.front(), stream->architecture());
+    set_counters(state, cost, median(all));
+    if (std::is_same_v<Kernel, Matmul> && cost.dtype == DType::bf16 && unit_flops > 0) {
+      state.counters["of_unit"] = cost.flops / median(all) / unit_flops;
+    }
   }
 
   void set_counters(benchmark::State&, const Cost&, double seconds) const;
