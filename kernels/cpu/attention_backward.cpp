@@ -5,6 +5,8 @@
 #include <atomic>
 
 #include "spool/kernels/attention.h"
+#include "spool/kernels/cpu/attention_delta.h"
+#include "spool/kernels/cpu/attention_tile_unit.h"
 #include "spool/kernels/cpu/attention_tiles.h"
 #include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/loops.h"
@@ -192,23 +194,6 @@ class BackwardPiece {
   Range keys_;
 };
 
-// delta[b,h,t] = sum_d dy[b,t,h,d] y[b,t,h,d]
-template <class T>
-void find_delta(const AttentionBackward& k, const AttentionExtents& e, accumulator_t<T>* delta,
-                CpuStream& stream) {
-  using S = accumulator_t<T>;
-  stream.parallel_for(e.B * e.T, piece_rows(e.H * e.D), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      for (int64_t h = 0; h < e.H; ++h) {
-        const T* y = k.y.as<T>() + (row * e.H + h) * e.D;
-        const T* dy = k.dy.as<T>() + (row * e.H + h) * e.D;
-        const auto term = [=](int64_t d) { return static_cast<S>(dy[d]) * static_cast<S>(y[d]); };
-        delta[(row / e.T * e.H + h) * e.T + row % e.T] = sum<S>(e.D, term);
-      }
-    }
-  });
-}
-
 template <class T, class G>
 void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStream& stream) {
   using S = accumulator_t<T>;
@@ -237,6 +222,9 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
 void run(const AttentionBackward& k, CpuStream& stream) {
   if (!k.dqkv) return;
   const AttentionExtents e(k.qkv, k.y, k.heads);
+  if (cpu::attention_fits_tile_unit(e, k.qkv.dtype(), stream.cpu())) {
+    return cpu::run_on_tile_unit(k, e, stream);
+  }
   cpu::dispatch(k.qkv.dtype(), [&](auto x) {
     using T = decltype(x);
     cpu::dispatch_gradient<T>(k.dqkv.view.dtype(),
@@ -247,6 +235,9 @@ void run(const AttentionBackward& k, CpuStream& stream) {
 size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) const {
   if (!dqkv) return 0;
   const AttentionExtents e(qkv, y, heads);
+  if (cpu::attention_fits_tile_unit(e, qkv.dtype(), architecture)) {
+    return cpu::tile_unit_bytes(*this, e, architecture);
+  }
   cpu::Carver shared, lane;
   cpu::dispatch(qkv.dtype(), [&](auto x) {
     using S = cpu::accumulator_t<decltype(x)>;

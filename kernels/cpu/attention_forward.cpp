@@ -1,11 +1,15 @@
 #include "spool/kernels/attention.h"
 
 #include "spool/kernels/cpu/attention_forward.h"
+#include "spool/kernels/cpu/attention_tile_unit.h"
 
 namespace spool {
 
 void run(const AttentionForward& k, CpuStream& stream) {
   const AttentionExtents e(k.qkv, k.y, k.heads);
+  if (cpu::attention_fits_tile_unit(e, k.qkv.dtype(), stream.cpu())) {
+    return cpu::run_on_tile_unit(k, e, stream);
+  }
   cpu::dispatch(k.qkv.dtype(), [&](auto x) {
     using T = decltype(x);
     using Lane = cpu::ForwardLane<cpu::accumulator_t<T>>;
@@ -37,6 +41,9 @@ void run(const AttentionForward& k, CpuStream& stream) {
 
 size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
   const AttentionExtents e(qkv, y, heads);
+  if (cpu::attention_fits_tile_unit(e, qkv.dtype(), architecture)) {
+    return cpu::tile_unit_bytes(*this, e, architecture);
+  }
   size_t bytes = 0;
   cpu::dispatch(qkv.dtype(), [&](auto x) {
     cpu::Carver lane;

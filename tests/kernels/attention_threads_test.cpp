@@ -2,11 +2,27 @@
 // Attention on the cpu, with several threads.
 
 #include "tests/kernels/attention_testing.h"
+#include "tests/kernels/tile_unit_testing.h"
 
 namespace spool::testing {
 namespace {
 
 using Values = std::vector<double>;
+
+void expect_same_bits(const AttentionCase& c, DType dtype) {
+  std::vector<Values> all;
+  for (int threads : {1, 2, 3, 5, 5, 5}) {
+    CpuStream stream(attention_budget, threads);
+    const AttentionPass pass(c, dtype, stream);
+    pass.forward(c, c.scale());
+    pass.backward(c, c.scale(), pass.dqkv);
+    const Values y = values(pass.y), lse = values(pass.lse);
+    all.push_back(values(pass.dqkv));
+    all.back().insert(all.back().end(), y.begin(), y.end());
+    all.back().insert(all.back().end(), lse.begin(), lse.end());
+  }
+  for (const Values& other : all) EXPECT_EQ(other, all.front()) << c << ' ' << name(dtype);
+}
 
 TEST(AttentionThreads, BitsDoNotDependOnTheNumberOfThreads) {
   for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
@@ -14,19 +30,16 @@ TEST(AttentionThreads, BitsDoNotDependOnTheNumberOfThreads) {
          {AttentionCase{1, 500, 4, 2, 16}, AttentionCase{3, 230, 3, 3, 8},
           AttentionCase{1, 700, 1, 1, 8}, AttentionCase{1, 500, 4, 2, 16, Mask::none},
           AttentionCase{3, 230, 3, 3, 8, Mask::none}}) {
-      std::vector<Values> all;
-      for (int threads : {1, 2, 3, 5, 5, 5}) {
-        CpuStream stream(attention_budget, threads);
-        const AttentionPass pass(c, dtype, stream);
-        pass.forward(c, c.scale());
-        pass.backward(c, c.scale(), pass.dqkv);
-        const Values y = values(pass.y), lse = values(pass.lse);
-        all.push_back(values(pass.dqkv));
-        all.back().insert(all.back().end(), y.begin(), y.end());
-        all.back().insert(all.back().end(), lse.begin(), lse.end());
-      }
-      for (const Values& other : all) EXPECT_EQ(other, all.front()) << c << ' ' << name(dtype);
+      expect_same_bits(c, dtype);
     }
+  }
+}
+
+TEST(AttentionThreads, BitsOfTheTileUnitDoNotEither) {
+  const WithTileUnit unit(TileUnit::emulated);
+  for (const AttentionCase& c : {AttentionCase{2, 300, 2, 1, 32}, AttentionCase{1, 560, 1, 1, 32},
+                                 AttentionCase{1, 300, 2, 2, 32, Mask::none}}) {
+    expect_same_bits(c, DType::bf16);
   }
 }
 

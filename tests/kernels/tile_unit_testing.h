@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/launch.h"
 #include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cpu/tile_unit.h"

@@ -43,6 +43,13 @@ constexpr int64_t group_rows = 64;       // whose sums stay in the second-level 
 constexpr int64_t shared_columns = 256;  // of a shared part that are computed together
 constexpr int64_t most_turned_rows = 128;
 
+// attention_kernels.h
+struct AttentionHead;
+struct AttentionOutput;
+struct AttentionUpstream;
+struct AttentionGradient;
+struct AttentionSums;
+
 struct Kernels {
   void (*multiply_strip)(const Product&, const Strip&, char* lane);
   // Packs some terms of a shared part, from a multiple of 32 after its first on.
@@ -52,6 +59,18 @@ struct Kernels {
   // in place.  Packs some terms of a, from a multiple of 32 on.
   void (*pack_turned)(const Product&, Interval terms, char* packed);
   void (*multiply_turned)(const Product&, Interval columns, const char* packed);
+  // Attention forward of up to forward_queries queries, from a multiple of that on.
+  void (*attend)(const AttentionHead&, const AttentionOutput&, Interval queries, char* lane);
+  // Attention backward of a tile of keys: packs them; for each tile of queries adds its terms to
+  // the sums of the keys and forms what they add to dq, which then goes to the gradient; writes dk
+  // and dv.
+  void (*begin_keys)(const AttentionHead&, Interval keys, char* lane);
+  void (*differentiate)(const AttentionHead&, const AttentionUpstream&, Interval queries,
+                        Interval keys, char* lane);
+  void (*add_queries)(const AttentionHead&, Interval queries, const AttentionSums&,
+                      const AttentionGradient&, char* lane);
+  void (*end_keys)(const AttentionHead&, Interval keys, const AttentionGradient& dkeys,
+                   const AttentionGradient& dvalues, char* lane);
   // So many times four products of tiles in registers, the fastest that the unit is.
   void (*spin)(int64_t times);
 };

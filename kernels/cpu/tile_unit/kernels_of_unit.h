@@ -2,6 +2,8 @@
 
 // The functions of kernels.h for one unit: the six calls of plain_unit.h or amx_unit.h.
 
+#include "spool/kernels/cpu/tile_unit/attention_backward.h"
+#include "spool/kernels/cpu/tile_unit/attention_forward.h"
 #include "spool/kernels/cpu/tile_unit/turned.h"
 
 namespace spool::cpu::tiles {
@@ -25,6 +27,11 @@ constexpr Kernels kernels_with = {
     .multiply_shared = multiply_shared<Unit>,
     .pack_turned = pack_turned<Unit>,
     .multiply_turned = multiply_turned<Unit>,
+    .attend = attend<Unit>,
+    .begin_keys = begin_keys<Unit>,
+    .differentiate = differentiate<Unit>,
+    .add_queries = add_queries<Unit>,
+    .end_keys = end_keys<Unit>,
     .spin = spin<Unit>,
 };
 
