@@ -19,3 +19,21 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
 endif()
 set_source_files_properties(runtime/cpu/built_for.cpp PROPERTIES
                             COMPILE_DEFINITIONS SPOOL_ARCH="${SPOOL_ARCH}")
+
+# Compilers halve their vectors for some processors with AVX-512, whose clock falls where whole ones
+# are used.  It does not on those with products of bf16, or tiles (which have the former, too).
+set(SPOOL_WHOLE_VECTORS)
+if(SPOOL_ARCH)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS "-march=${SPOOL_ARCH} -mprefer-vector-width=512")
+  string(MAKE_C_IDENTIFIER "SPOOL_BF16_PRODUCTS_${SPOOL_ARCH}" has_bf16_products)
+  check_cxx_source_compiles("
+#if !defined(__AVX512BF16__)
+#error
+#endif
+int main() {}" ${has_bf16_products})
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(${has_bf16_products})
+    set(SPOOL_WHOLE_VECTORS -mprefer-vector-width=512)
+  endif()
+endif()
