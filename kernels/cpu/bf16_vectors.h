@@ -9,6 +9,7 @@
 // computes the same for both.  So a value has the same bits wherever a slice begins or ends.
 
 #include <bit>
+#include <cstdint>
 #include <cstring>
 
 #if defined(__AVX512F__)

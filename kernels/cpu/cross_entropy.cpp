@@ -20,8 +20,9 @@ struct Options {
 
 // Rows of bf16, in vectors: the largest of them; the sum of exp(z - maximum); and
 //   z = exp(z - maximum) factor - spread
+constexpr uint32_t lowest = 0xff80ff80;  // two of -infinity
+
 float largest_of(const bf16* z, int64_t V) {
-  constexpr uint32_t lowest = 0xff80ff80;  // two of -infinity
   constexpr int64_t four = 4 * cpu::Halves::size;
   const auto larger = [](cpu::Floats a, cpu::Floats b) SPOOL_INLINE { return a > b ? a : b; };
   cpu::Floats all[4];
@@ -40,7 +41,6 @@ float largest_of(const bf16* z, int64_t V) {
 }
 
 float sum_of_exponentials(const bf16* z, int64_t V, float maximum) {
-  constexpr uint32_t lowest = 0xff80ff80;
   cpu::Floats even = {}, odd = {};
   cpu::for_spans(V, [&](int64_t v, auto span) SPOOL_INLINE {
     const cpu::Halves at = span.load(z + v, lowest);
