@@ -9,7 +9,7 @@
 namespace spool::benchmarks {
 
 double unit_rate(CpuStream& stream) {
-  const TileUnit unit = tile_unit();
+  const TileUnit unit = stream.tile_unit();
   if (unit == TileUnit::absent) return 0;
   constexpr double flops_of_step = 4 * 2.0 * 16 * 16 * 32;  // four products of tiles
   const cpu::tiles::Kernels& kernels = cpu::tiles::kernels_of(unit);

@@ -9,7 +9,7 @@ void run(const BatchedMatmul& k, CpuStream& stream) {
 }
 
 size_t BatchedMatmul::workspace_bytes(const CpuArchitecture& architecture) const {
-  return c.view.numel() == 0 ? 0 : cpu::tiles_workspace(MatmulBatch(*this), architecture);
+  return c.view.numel() == 0 ? 0 : cpu::products_workspace(MatmulBatch(*this), architecture);
 }
 
 }  // namespace spool

@@ -1,5 +1,6 @@
 #include "spool/kernels/cross_entropy.h"
 
+#include "spool/kernels/cpu/bf16_vectors.h"
 #include "spool/kernels/cpu/loops.h"
 
 namespace spool {
@@ -17,12 +18,54 @@ struct Options {
         inverse_cap(1 / static_cast<A>(o.soft_cap)) {}
 };
 
+// Rows of bf16, in vectors: the largest of them; the sum of exp(z - maximum); and
+//   z = exp(z - maximum) factor - spread
+constexpr uint32_t lowest = 0xff80ff80;  // two of -infinity
+
+float largest_of(const bf16* z, int64_t V) {
+  constexpr int64_t four = 4 * cpu::Halves::size;
+  const auto larger = [](cpu::Floats a, cpu::Floats b) SPOOL_INLINE { return a > b ? a : b; };
+  cpu::Floats all[4];
+  for (cpu::Floats& some : all) some = cpu::splat(-std::numeric_limits<float>::infinity());
+  const auto take = [&](int i, const cpu::Halves& v)
+                        SPOOL_INLINE { all[i] = larger(all[i], larger(v.even, v.odd)); };
+  int64_t at = 0;
+  for (; at + four <= V; at += four) {
+    cpu::unrolled<4>([&](int i) SPOOL_INLINE {
+      take(i, cpu::Span<true>().load(z + at + i * cpu::Halves::size));
+    });
+  }
+  cpu::for_spans(
+      V - at, [&](int64_t v, auto span) SPOOL_INLINE { take(0, span.load(z + at + v, lowest)); });
+  return cpu::fold_lanes(larger(larger(all[0], all[1]), larger(all[2], all[3])), larger);
+}
+
+float sum_of_exponentials(const bf16* z, int64_t V, float maximum) {
+  cpu::Floats even = {}, odd = {};
+  cpu::for_spans(V, [&](int64_t v, auto span) SPOOL_INLINE {
+    const cpu::Halves at = span.load(z + v, lowest);
+    even += cpu::exp_of_negative(at.even - maximum);
+    odd += cpu::exp_of_negative(at.odd - maximum);
+  });
+  return cpu::sum_of(even + odd);
+}
+
+void scale_exponentials(bf16* z, int64_t V, float maximum, float factor, float spread) {
+  const float by = cpu::plain_nan(factor), less = cpu::plain_nan(spread);
+  cpu::for_spans(V, [=](int64_t v, auto span) SPOOL_INLINE {
+    const auto slope = [=](cpu::Floats at)
+                           SPOOL_INLINE { return cpu::exp_of_negative(at - maximum) * by - less; };
+    span.store(z + v, cpu::each(slope, span.load(z + v)));
+  });
+}
+
 // One row of V logits.
 template <class T, bool capped>
 struct LogitsRow {
   using A = cpu::accumulator_t<T>;
   // Exponentials may replace the logits if they are not rounded and z is not needed later.
   static constexpr bool keeps = !capped && !std::is_same_v<T, bf16>;
+  static constexpr bool in_vectors = !capped && std::is_same_v<T, bf16>;
 
   T* logits;
   int64_t V;
@@ -46,6 +89,12 @@ template <class T, bool capped>
 void LogitsRow<T, capped>::sum_up(int64_t y, bool keep) {
   const T* x = logits;
   target = z(y);
+  if constexpr (in_vectors) {
+    maximum = largest_of(x, V);
+    if (options.smoothing != 0) total = cpu::sum<A>(V, [=](int64_t v) { return A(x[v]); });
+    sum = sum_of_exponentials(x, V, maximum);
+    return;
+  }
   maximum = cpu::largest<A>(V, [=](int64_t v) { return A(x[v]); });
   if constexpr (capped) maximum = options.cap * cpu::tanh(maximum * options.inverse_cap);
   const LogitsRow row = *this;
@@ -84,8 +133,12 @@ void LogitsRow<T, capped>::differentiate(int64_t y, A g) {
     return 1 - t * t;
   };
   const A at_target = (exponential(y) * factor - one - spread) * slope(y);
-  cpu::put_all(V, cpu::Sink<T, false>{logits},
-               [=](int64_t v) { return (exponential(v) * factor - spread) * slope(v); });
+  if constexpr (in_vectors) {
+    scale_exponentials(logits, V, maximum, factor, spread);
+  } else {
+    cpu::put_all(V, cpu::Sink<T, false>{logits},
+                 [=](int64_t v) { return (exponential(v) * factor - spread) * slope(v); });
+  }
   logits[y] = static_cast<T>(at_target);
 }
 

@@ -3,16 +3,30 @@
 // Sums and maxima on one thread, in a fixed order that a compiler can vectorise.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace spool::cpu {
 
-// Folds f(i) for i in [0, n) with op: in many lanes, so that the latency of op does not limit the
-// speed; the lanes are then combined by halves.
+// op of all lanes, by halves.
+template <class A, size_t lanes, class Op>
+A fold_lanes(A (&side)[lanes], Op op) {
+  for (size_t width = lanes / 2; width > 0; width /= 2) {
+    for (size_t j = 0; j < width; ++j) side[j] = op(side[j], side[j + width]);
+  }
+  return side[0];
+}
+
+// The lanes of a sum or a maximum of values of this type: so many that the latency of op does not
+// limit the speed.
+template <class A>
+constexpr int64_t fold_width = 256 / sizeof(A);
+
+// Folds f(i) for i in [0, n) with op: f(i) in lane i mod fold_width, then the lanes by halves.
 template <class A, class F, class Op>
 A fold(int64_t n, A identity, F f, Op op) {
-  constexpr int64_t lanes = 256 / sizeof(A);
+  constexpr int64_t lanes = fold_width<A>;
   A side[lanes];
   std::fill_n(side, lanes, identity);
   int64_t i = 0;
@@ -20,10 +34,7 @@ A fold(int64_t n, A identity, F f, Op op) {
     for (int64_t j = 0; j < lanes; ++j) side[j] = op(side[j], f(i + j));
   }
   for (int64_t j = 0; i + j < n; ++j) side[j] = op(side[j], f(i + j));
-  for (int64_t width = lanes / 2; width > 0; width /= 2) {
-    for (int64_t j = 0; j < width; ++j) side[j] = op(side[j], side[j + width]);
-  }
-  return side[0];
+  return fold_lanes(side, op);
 }
 
 template <class A, class F>

@@ -1,5 +1,6 @@
 #include "spool/kernels/layer_norm.h"
 
+#include "spool/kernels/cpu/bf16_vectors.h"
 #include "spool/kernels/cpu/loops.h"
 
 namespace spool {
@@ -66,12 +67,96 @@ struct Partials {
   }
 };
 
+// Backward of some rows of bf16, in vectors: all sums in one pass over the rows, then dx.
+template <int rows>
+struct BackwardGroup {
+  using V = cpu::Floats;
+  using Halves = cpu::Halves;
+  const bf16 *dy, *x, *weight;
+  int64_t C;
+  V mean[rows], rstd[rows], mean_g[rows], mean_gh[rows];
+
+  BackwardGroup(const LayerNormBackward& k, int64_t n, int64_t row)
+      : dy(k.dy.as<bf16>() + n * row),
+        x(k.x.as<bf16>() + n * row),
+        weight(k.weight.as<bf16>()),
+        C(row) {
+    for (int r = 0; r < rows; ++r) {
+      mean[r] = cpu::splat(cpu::plain_nan(k.mean.as<float>()[n + r]));
+      rstd[r] = cpu::splat(cpu::plain_nan(k.rstd.as<float>()[n + r]));
+    }
+  }
+  void sum_up(const Partials<float>& sums);
+  template <class Out>
+  void put_dx(const Out& dx) const;
+};
+
+template <int rows>
+void BackwardGroup<rows>::sum_up(const Partials<float>& sums) {
+  V g[rows] = {}, gh[rows] = {};
+  const auto multiply_add = [](V a, V b, V sum) SPOOL_INLINE { return a * b + sum; };
+  cpu::for_spans(C, [&](int64_t c, auto span) SPOOL_INLINE {
+    const Halves w = span.load(weight + c);
+    Halves dweight, dbias;
+    if (sums.dweight) dweight = span.load(sums.dweight + c);
+    if (sums.dbias) dbias = span.load(sums.dbias + c);
+    cpu::unrolled<rows>([&](int r) SPOOL_INLINE {
+      const V mu = mean[r], scale = rstd[r];
+      const Halves d = span.load(dy + r * C + c);
+      const Halves h = span.within(cpu::each([=](V at) SPOOL_INLINE { return (at - mu) * scale; },
+                                             span.load(x + r * C + c)));
+      dweight = cpu::each(multiply_add, d, h, dweight);
+      dbias = {dbias.even + d.even, dbias.odd + d.odd};
+      const V even = d.even * w.even, odd = d.odd * w.odd;
+      g[r] += even + odd;
+      gh[r] = even * h.even + (odd * h.odd + gh[r]);
+    });
+    if (sums.dweight) span.store(sums.dweight + c, dweight);
+    if (sums.dbias) span.store(sums.dbias + c, dbias);
+  });
+  const auto count = static_cast<float>(C);
+  for (int r = 0; r < rows; ++r) {
+    mean_g[r] = cpu::splat(cpu::sum_of(g[r]) / count);
+    mean_gh[r] = cpu::splat(cpu::sum_of(gh[r]) / count);
+  }
+}
+
+template <int rows>
+template <class Out>
+void BackwardGroup<rows>::put_dx(const Out& dx) const {
+  for (int r = 0; r < rows; ++r) {
+    const V mu = mean[r], scale = rstd[r], of_g = mean_g[r], of_gh = mean_gh[r] * scale;
+    const auto slope = [=](V d, V w, V at)
+                           SPOOL_INLINE { return scale * (d * w - of_g - (at - mu) * of_gh); };
+    cpu::for_spans(C, [=, this](int64_t c, auto span) SPOOL_INLINE {
+      const int64_t at = r * C + c;
+      span.put(dx, at,
+               cpu::each(slope, span.load(dy + at), span.load(weight + c), span.load(x + at)));
+    });
+  }
+}
+
+template <int rows>
+void backward_group(const LayerNormBackward& k, int64_t n, int64_t C,
+                    const Partials<float>& partials) {
+  BackwardGroup<rows> group(k, n, C);
+  group.sum_up(partials);
+  if (!k.dx) return;
+  cpu::dispatch_sink<bf16>(k.dx, [&](auto dx) { group.put_dx(dx.at(n * C)); });
+}
+
 template <class T>
 void backward_rows(const LayerNormBackward& k, int64_t begin, int64_t end, int64_t C,
                    const Partials<cpu::accumulator_t<T>>& partials) {
   using A = cpu::accumulator_t<T>;
   if (partials.dweight) std::fill_n(partials.dweight, C, A{0});
   if (partials.dbias) std::fill_n(partials.dbias, C, A{0});
+  if constexpr (std::is_same_v<T, bf16>) {
+    int64_t n = begin;
+    for (; n + 4 <= end; n += 4) backward_group<4>(k, n, C, partials);
+    for (; n < end; ++n) backward_group<1>(k, n, C, partials);
+    return;
+  }
   for (int64_t n = begin; n < end; ++n) {
     const BackwardRow<T> row(k, n, C);
     // The parameters' sums come first: dx may overwrite dy.

@@ -214,7 +214,7 @@ size_t tile_scratch(const Matmul& k, const Tiling& t) {
   return static_cast<size_t>(std::min(bytes, max_bytes) + sums);
 }
 
-size_t tiles_workspace(const MatmulBatch& all, const CpuArchitecture& architecture) {
+size_t products_workspace(const MatmulBatch& all, const CpuArchitecture& architecture) {
   if (on_tile_unit(all.first, architecture)) return tile_unit_workspace(all, architecture);
   if (is_small(all.first)) return 0;
   const Tiling t = tiling(all.first);
@@ -259,7 +259,7 @@ void run(const Matmul& k, CpuStream& stream) {
 
 size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
   if (!cpu::on_tile_unit(*this, architecture) && cpu::has_few_rows(*this)) return 0;
-  return cpu::tiles_workspace(*this, architecture);
+  return cpu::products_workspace(*this, architecture);
 }
 
 }  // namespace spool

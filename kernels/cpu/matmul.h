@@ -1,8 +1,9 @@
 #pragma once
 
-// Computes products in tiles, in two ways.  Tiles depend only on shapes, and one thread computes
-// each in a fixed order, so the result has the same bits for any number of threads.  The inner
-// dimension is never cut.
+// Computes products: those in bf16 on a processor's tile unit (matmul_tile_unit.h), and others in
+// tiles of c, in two ways.  These tiles depend only on shapes, and one thread computes each in a
+// fixed order, so the result has the same bits for any number of threads.  The inner dimension is
+// never cut.
 
 #include "spool/kernels/matmul_batch.h"
 
@@ -25,7 +26,7 @@ bool is_small(const Matmul&);
 size_t tile_scratch(const Matmul&, const Tiling&);
 
 // Bytes of workspace for multiply().
-size_t tiles_workspace(const MatmulBatch&, const CpuArchitecture&);
+size_t products_workspace(const MatmulBatch&, const CpuArchitecture&);
 
 // Computes all tiles, of products with elements, by one of the two ways.
 void multiply(const MatmulBatch&, CpuStream&);

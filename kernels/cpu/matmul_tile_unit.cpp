@@ -1,8 +1,10 @@
 #include "spool/kernels/cpu/matmul_tile_unit.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "spool/kernels/cpu/tile_unit/kernels.h"
+#include "spool/runtime/check.h"
 #include "spool/runtime/integer.h"
 
 namespace spool::cpu {
@@ -26,8 +28,8 @@ int64_t even_part(int64_t extent, int64_t most, int64_t even_for = 1) {
 }
 
 // Three ways to compute a product.  `strips`: each task packs the right panels of its columns.
-// `shared`: of a gradient of a weight, with many rows of both factors: right panels are packed once
-// for all threads, and left ones once for each strip of rows.  `turned`: of few rows of a, with the
+// `shared`: of a gradient of a weight, with many rows of both factors: right panels are packed for
+// all threads, and left ones for each strip of rows.  `turned`: of few rows of a, with the
 // rows of b in place.
 enum class ProductWay : uint8_t { strips, shared, turned };
 
@@ -65,12 +67,12 @@ struct ProductCut {
   void share(const Matmul& k) {
     way = ProductWay::shared;
     columns = even_part(k.N(), 768);
-    terms = even_part(k.K(), 1024);
-    rows = even_part(k.M(), terms < k.K() ? 96 : 256, even_threads);
+    terms = k.K() <= 1024 ? even_part(k.K(), 1024) : even_part(k.K(), 512);
+    rows = even_part(k.M(), 256, even_threads);
   }
 };
 
-// The tasks of a product among threads.
+// The tasks of a product among threads, cut for the next power of two of them.
 struct ProductTasks {
   int64_t rows;  // of a task
   int64_t row_parts, column_parts;
@@ -80,8 +82,9 @@ struct ProductTasks {
 
   ProductTasks(const MatmulBatch& all, const ProductCut& cut, int threads) : rows(cut.rows) {
     const Matmul& k = all.first;
+    const auto cut_for = static_cast<int64_t>(std::bit_ceil(static_cast<unsigned>(threads)));
     column_parts = cut.way == ProductWay::shared ? 1 : ceil_div(k.N(), cut.columns);
-    const int64_t wanted = ceil_div<int64_t>(threads, column_parts * all.count);
+    const int64_t wanted = ceil_div(cut_for, column_parts * all.count);
     if (cut.way != ProductWay::turned) {
       rows = std::min(rows, std::max(whole_blocks(ceil_div(k.M(), wanted)), tiles::group_rows));
     }
@@ -90,7 +93,7 @@ struct ProductTasks {
     if (cut.way == ProductWay::strips) {
       constexpr int64_t products = 512 * 1024;
       together = std::max<int64_t>(products / std::max<int64_t>(rows * cut.columns * k.K(), 1), 1);
-      together = std::clamp<int64_t>(ceil_div<int64_t>(tasks, threads), 1, together);
+      together = std::clamp<int64_t>(tasks / cut_for, 1, together);
     }
     lanes = std::min<int64_t>(threads, ceil_div(tasks, together));
   }
@@ -98,9 +101,9 @@ struct ProductTasks {
 
 // Bytes of a lane: its panels, and the sums of all its rows if they stay from one part of the terms
 // to the next.
-int64_t lane_bytes(const Matmul& k, const ProductCut& cut) {
+int64_t lane_bytes(const Matmul& k, const ProductCut& cut, int64_t task_rows) {
   constexpr int64_t f32 = sizeof(float);
-  const int64_t panel = 2 * cut.terms, rows = whole_blocks(std::min(cut.rows, k.M()));
+  const int64_t panel = 2 * cut.terms, rows = whole_blocks(std::min(task_rows, k.M()));
   const bool stay = cut.terms < k.K();
   if (cut.way == ProductWay::turned) return 0;
   if (cut.way == ProductWay::strips) {
@@ -146,7 +149,7 @@ struct TileUnitProduct {
   ProductTasks tasks{all, cut, stream.threads()};
   char* shared = reinterpret_cast<char*>(all.first.workspace.data());
   char* lanes = shared + shared_bytes(all.first, cut);
-  int64_t lane_size = lane_bytes(all.first, cut);
+  int64_t lane_size = lane_bytes(all.first, cut, tasks.rows);
 
   void multiply_strips() const {
     const int64_t in_one = tasks.row_parts * tasks.column_parts;
@@ -215,14 +218,23 @@ bool on_tile_unit(const Matmul& k, const CpuArchitecture& architecture) {
   return k.a.dtype() == DType::bf16 && architecture.bf16_products == Bf16Products::tiles;
 }
 
+// As many bytes as for any smaller number of threads, so that a thread more never takes fewer.
 size_t tile_unit_workspace(const MatmulBatch& all, const CpuArchitecture& architecture) {
   if (all.first.c.view.numel() == 0) return 0;
   const ProductCut cut(all);
-  const int64_t lanes = ProductTasks(all, cut, architecture.threads).lanes;
-  return static_cast<size_t>(shared_bytes(all.first, cut) + lanes * lane_bytes(all.first, cut));
+  int64_t lanes = 0;
+  for (int threads = 1; threads < 2 * architecture.threads; threads *= 2) {
+    const ProductTasks tasks(all, cut, std::min(threads, architecture.threads));
+    lanes = std::max(lanes, tasks.lanes * lane_bytes(all.first, cut, tasks.rows));
+  }
+  return static_cast<size_t>(shared_bytes(all.first, cut) + lanes);
 }
 
 void multiply_on_tile_unit(const MatmulBatch& all, CpuStream& stream) {
+  const size_t needed = tile_unit_workspace(all, stream.cpu());
+  const View& given = all.first.workspace;
+  check(needed == 0 || (given && given.nbytes() >= needed),
+        "matmul: the workspace is smaller than ", needed, " bytes; launch() takes it");
   const TileUnitProduct product{all, stream};
   switch (product.cut.way) {
     case ProductWay::strips:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "spool/kernels/cpu/bf16_vectors.h"
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/pieces.h"
 #include "spool/kernels/reduce_sizes.h"
@@ -19,6 +20,43 @@ double sum_range(const View& view, int64_t begin, int64_t end, F f) {
     sum = cpu::sum<double>(end - begin, [=](int64_t i) { return f(static_cast<double>(x[i])); });
   });
   return sum;
+}
+
+// The sum of squares of bf16 values in vectors, in the order of cpu::sum<double>.
+double sum_squares(const bf16* x, int64_t n) {
+  using V = cpu::Vector<double>::type;
+  constexpr int64_t lanes = cpu::fold_width<double>, step = cpu::Halves::size;
+  constexpr int parts = lanes / step;
+  V even[2 * parts] = {}, odd[2 * parts] = {};  // by halves of a vector of f32
+  const auto add = [&](const bf16* from) SPOOL_INLINE {
+    cpu::unrolled<parts>([&](int i) SPOOL_INLINE {
+      const cpu::Halves part = cpu::Span<true>().load(from + i * step);
+      cpu::add_squares(part.even, even[2 * i], even[2 * i + 1]);
+      cpu::add_squares(part.odd, odd[2 * i], odd[2 * i + 1]);
+    });
+  };
+  const int64_t whole = n - n % lanes;
+  for (int64_t i = 0; i < whole; i += lanes) add(x + i);
+  if (whole < n) {
+    bf16 rest[lanes] = {};
+    std::copy(x + whole, x + n, rest);
+    add(rest);
+  }
+  V side[4 * parts];
+  for (int i = 0; i < 2 * parts; ++i) {
+    cpu::interleave<double>(even[i], odd[i]);
+    side[2 * i] = even[i];
+    side[2 * i + 1] = odd[i];
+  }
+  double all[lanes];
+  static_assert(sizeof all == sizeof side);
+  std::memcpy(&all, &side, sizeof all);
+  return cpu::fold_lanes(all, [](double a, double b) { return a + b; });
+}
+
+double squared(const View& view, int64_t begin, int64_t end) {
+  if (view.dtype() == DType::bf16) return sum_squares(view.as<bf16>() + begin, end - begin);
+  return sum_range(view, begin, end, [](double x) { return x * x; });
 }
 
 double sum_in_order(const double* x, int64_t n) {
@@ -61,8 +99,7 @@ void run(const SquaredNorm& k, CpuStream& stream) {
   pieces.for_each(stream, [&](size_t tensor, int64_t begin, int64_t end, int64_t) {
     double* out = k.out.as<double>() + first[tensor] + begin / norm_granule;
     for (int64_t at = begin; at < end; at += norm_granule) {
-      *out++ = sum_range(k.x[tensor], at, std::min(at + norm_granule, end),
-                         [](double x) { return x * x; });
+      *out++ = squared(k.x[tensor], at, std::min(at + norm_granule, end));
     }
   });
 }

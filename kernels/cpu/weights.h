@@ -5,6 +5,7 @@
 //   float take(int64_t i, float grad, float w) const;   // w after the step; updates the state
 
 #include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/cpu/past_cache.h"
 #include "spool/kernels/cpu/philox.h"
 #include "spool/kernels/cpu/pieces.h"
 #include "spool/kernels/weights.h"
@@ -61,19 +62,35 @@ void update_rounded(const Kernel& k, const typename Kernel::Entry& t, Range rang
   }
 }
 
+// Updates masters.  Their roundings, which nothing in the optimizer reads, go past the cache.
+template <class G, class Rule, class Kernel>
+void update_masters(const Kernel& k, const typename Kernel::Entry& t, Range range) {
+  constexpr int64_t block = weights_granule;
+  const Rule rule(k, t);
+  auto* w = t.master.template as<float>();
+  auto* parameter = t.parameter.template as<bf16>();
+  for (int64_t begin = range.begin; begin < range.end; begin += block) {
+    const int64_t end = std::min(begin + block, range.end);
+    bf16 rounded[block];
+    update<G>(
+        rule, t.grad, {begin, end}, [=](int64_t i) { return w[i]; },
+        [w, &rounded, begin](int64_t i, float x) {
+          w[i] = x;
+          rounded[i - begin] = bf16(x);
+        });
+    past_cache::copy(parameter + begin, rounded, (end - begin) * int64_t{sizeof(bf16)});
+  }
+  past_cache::fence();
+}
+
 template <class G, class Rule, class Kernel>
 void update_any(const Kernel& k, const typename Kernel::Entry& t, Range range) {
   if (k.random) return update_rounded<G, Rule>(k, t, range);
-  auto* w = (t.master ? t.master : t.parameter).template as<float>();
-  const auto get = [=](int64_t i) { return w[i]; };
-  if (!t.master) {
-    return update<G>(Rule(k, t), t.grad, range, get, [=](int64_t i, float x) { w[i] = x; });
-  }
-  auto* parameter = t.parameter.template as<bf16>();
-  update<G>(Rule(k, t), t.grad, range, get, [=](int64_t i, float x) {
-    w[i] = x;
-    parameter[i] = bf16(x);
-  });
+  if (t.master) return update_masters<G, Rule>(k, t, range);
+  auto* w = t.parameter.template as<float>();
+  update<G>(
+      Rule(k, t), t.grad, range, [=](int64_t i) { return w[i]; },
+      [=](int64_t i, float x) { w[i] = x; });
 }
 
 // One step of all tensors.

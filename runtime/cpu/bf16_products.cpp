@@ -1,6 +1,7 @@
 #include "spool/runtime/cpu/bf16_products.h"
 
 #include "spool/runtime/check.h"
+#include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/cpu/usable_cores.h"
 
 #if SPOOL_ONEDNN
@@ -19,6 +20,7 @@ Bf16Products bf16_products(TileUnit unit) {
 }
 
 CpuArchitecture this_processor(int threads) {
+  check_processor();
   check_setting(threads >= 0 && threads <= 4096, {"threads"}, "threads: ", threads,
                 " is not between 0 and 4096");
   return {.threads = threads ? threads : usable_cores(), .bf16_products = bf16_products()};

@@ -34,12 +34,15 @@ bool processor_has_unit() {
 
 // Asks Linux to save this process's tile registers: without its permission the first instruction on
 // them is a SIGILL.
-bool system_permits_tiles() {
+bool ask_for_tiles() {
   constexpr long request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   if (::syscall(SYS_arch_prctl, request, tile_data) == 0) return true;
-  logger().debug("the system refuses the tile unit: {}; oneDNN computes products of bf16",
-                 std::generic_category().message(errno));
+  logger().debug("the system refuses the tile unit: {}", std::generic_category().message(errno));
   return false;
+}
+bool system_permits_tiles() {
+  static const bool permitted = ask_for_tiles();
+  return permitted;
 }
 
 bool unit_is_usable() {
@@ -48,6 +51,7 @@ bool unit_is_usable() {
 }
 #else
 constexpr bool kernels_are_built = false;
+bool system_permits_tiles() { return false; }
 bool unit_is_usable() { return false; }
 #endif
 
@@ -61,6 +65,7 @@ TileUnit tile_unit() {
         "'; set it to absent, emulated or present, or leave it unset");
   check(kernels_are_built || *set != TileUnit::present,
         "SPOOL_TILE_UNIT is present, and this build has no kernels for the tile unit");
+  if (set == TileUnit::present) system_permits_tiles();  // an emulator needs no permission
   return *set;
 }
 

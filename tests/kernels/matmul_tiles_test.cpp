@@ -220,9 +220,9 @@ TEST(MatmulTiles, PeakIsForetoldToTheByteForAnyNumberOfThreads) {
   }
 }
 
-size_t layer_workspace(const MatmulExtent& e, int form, Bf16Products products) {
+size_t layer_workspace(const MatmulExtent& e, int form, int threads, Bf16Products products) {
   MetaStream stream(
-      Machine{.architecture = CpuArchitecture{.threads = 2, .bf16_products = products}});
+      Machine{.architecture = CpuArchitecture{.threads = threads, .bf16_products = products}});
   const MatmulForm f = matmul_form(form);
   const auto matrix = [&](int64_t rows, int64_t columns, bool transposed) {
     return Tensor({transposed ? Shape{columns, rows} : Shape{rows, columns}, DType::bf16}, stream);
@@ -238,26 +238,57 @@ size_t layer_workspace(const MatmulExtent& e, int form, Bf16Products products) {
                          stream.architecture());
 }
 
-// A linear layer forward, and the gradients of what it reads and of its weight.
-TEST(MatmulTiles, NoLinearLayerNeedsMoreWorkspaceThanByOneDnn) {
-  const struct {
-    int64_t in, out;
-  } layers[] = {{768, 2304},  {768, 768},  {768, 3072},  {3072, 768},  {768, 50304},
-                {2048, 2048}, {2048, 512}, {2048, 8192}, {8192, 2048}, {2048, 128256}};
-  for (const auto& [in, out] : layers) {
+struct LinearLayer {
+  int64_t in, out;
+};
+constexpr LinearLayer linear_layers[] = {{768, 2304},  {768, 768},    {768, 3072}, {3072, 768},
+                                         {768, 50304}, {2048, 2048},  {2048, 512}, {2048, 8192},
+                                         {8192, 2048}, {2048, 128256}};
+
+// Forward, and the gradients of what a layer reads and of its weight.
+TEST(MatmulTiles, NoLinearLayerNeedsMoreWorkspaceThanByOneDnnOnTwoToEightThreads) {
+  for (const auto& [in, out] : linear_layers) {
     for (const int64_t tokens : {256, 512, 1024, 2048, 4096, 8192}) {
       const struct {
         MatmulExtent extent;
         int form;
       } products[] = {{{tokens, out, in}, 2}, {{tokens, in, out}, 0}, {{out, in, tokens}, 1}};
       for (const auto& [extent, form] : products) {
-        const auto before = static_cast<double>(layer_workspace(extent, form, Bf16Products::pairs));
-        const auto bytes = static_cast<double>(layer_workspace(extent, form, Bf16Products::tiles));
-        EXPECT_LE(bytes, (tokens > 4096 ? 1.25 : 1.0) * before)
-            << extent.M << " by " << extent.K << " by " << extent.N << ", form " << form;
+        for (const int threads : {2, 3, 4, 8}) {
+          const size_t before = layer_workspace(extent, form, threads, Bf16Products::pairs);
+          const size_t bytes = layer_workspace(extent, form, threads, Bf16Products::tiles);
+          EXPECT_LE(static_cast<double>(bytes),
+                    (tokens > 4096 ? 1.25 : 1.0) * static_cast<double>(before))
+              << extent.M << " by " << extent.K << " by " << extent.N << ", form " << form << ", "
+              << threads << " threads";
+        }
       }
     }
   }
+}
+
+TEST(MatmulTiles, AThreadMoreNeverTakesLessWorkspace) {
+  for (const MatmulExtent& e :
+       {MatmulExtent{160, 32, 32}, {513, 130, 1030}, {300, 300, 1100}, {1024, 768, 3072}}) {
+    for (int form = 0; form < 4; ++form) {
+      size_t before = 0;
+      for (int threads = 1; threads <= 70; ++threads) {
+        const size_t bytes = layer_workspace(e, form, threads, Bf16Products::tiles);
+        EXPECT_GE(bytes, before) << e.M << " by " << e.K << " by " << e.N << ", " << threads;
+        before = bytes;
+      }
+    }
+  }
+}
+
+TEST(MatmulTiles, AWorkspaceTooSmallIsAnErrorAndNoWriteBeyondIt) {
+  const WithTileUnit with(TileUnit::emulated);
+  CpuStream stream(matmul_budget, 2);
+  const Tensor a = normal({64, 96}, DType::bf16, stream), b = normal({96, 64}, DType::bf16, stream);
+  const Tensor c = unset({64, 64}, DType::bf16, stream), small({Shape{8}}, stream);
+  const Matmul k{.c = c, .a = a, .b = b, .bias = {}, .workspace = small};
+  stream.enqueue([&] { run(k, stream); });
+  EXPECT_THROW(stream.synchronize(), Error);
 }
 
 }  // namespace

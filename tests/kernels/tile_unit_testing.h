@@ -2,7 +2,7 @@
 
 // Tests on a tile unit, which is emulated on a processor without one.
 
-#include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,23 +11,14 @@
 #include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cpu/tile_unit.h"
+#include "tests/runtime/environment.h"
 
 namespace spool::testing {
 
 // Streams that are made while it lives have this unit, whatever the processor has.
-class WithTileUnit {
- public:
-  explicit WithTileUnit(TileUnit unit) {
-    if (const char* value = std::getenv(variable)) before_ = value;
-    setenv(variable, std::string(name(unit)).c_str(), 1);
-  }
-  ~WithTileUnit() { before_.empty() ? unsetenv(variable) : setenv(variable, before_.c_str(), 1); }
-  WithTileUnit(const WithTileUnit&) = delete;
-  WithTileUnit& operator=(const WithTileUnit&) = delete;
-
- private:
-  static constexpr const char* variable = "SPOOL_TILE_UNIT";
-  std::string before_;
+struct WithTileUnit : EnvironmentVariable {
+  explicit WithTileUnit(TileUnit unit)
+      : EnvironmentVariable("SPOOL_TILE_UNIT", std::string(name(unit))) {}
 };
 
 // The plain twin of the unit, and the unit if there is one.

@@ -23,7 +23,7 @@ struct Product {
 
 struct Interval {
   int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
+  [[gnu::always_inline]] int64_t size() const { return end - begin; }
 };
 
 // A part of c, all of whose terms a thread adds up.  Its columns of b are packed in parts of the

@@ -23,7 +23,7 @@ struct Matrix {
 // The rows that a step has of a matrix, each with so many elements.
 struct Extent {
   int64_t rows = block, columns = block;
-  bool whole() const { return rows == block && columns == block; }
+  SPOOL_TILES_INLINE bool whole() const { return rows == block && columns == block; }
 };
 
 SPOOL_TILES_INLINE Words joined(const Quarter& a, const Quarter& b, const Quarter& c,
@@ -78,7 +78,7 @@ class FilledUp {
                   static_cast<size_t>(extent.columns) * sizeof(uint16_t));
     }
   }
-  Matrix matrix() const { return {rows_, block}; }
+  SPOOL_TILES_INLINE Matrix matrix() const { return {rows_, block}; }
 
  private:
   alignas(64) uint16_t rows_[block * block];

@@ -73,7 +73,8 @@ SPOOL_TILES_INLINE LeftPanel turned_panel(const Product& k, int64_t n, const Int
   char* to = copy;
   for (int64_t t = terms.begin; t < terms.end; t += block, to += step_bytes) {
     const int64_t rows = n < k.N ? at_most(block, k.N - n) : 0;
-    left_step({k.b + n * k.K + t, k.K}, {rows, at_most(block, terms.end - t)}, to);
+    const uint16_t* const from = rows > 0 ? k.b + n * k.K + t : k.b;
+    left_step({from, k.K}, {rows, at_most(block, terms.end - t)}, to);
   }
   return {copy};
 }
