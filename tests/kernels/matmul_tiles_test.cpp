@@ -284,7 +284,8 @@ TEST(MatmulTiles, AThreadMoreNeverTakesLessWorkspace) {
 TEST(MatmulTiles, AWorkspaceTooSmallIsAnErrorAndNoWriteBeyondIt) {
   const WithTileUnit with(TileUnit::emulated);
   CpuStream stream(matmul_budget, 2);
-  const Tensor a = normal({64, 96}, DType::bf16, stream), b = normal({96, 64}, DType::bf16, stream);
+  const Tensor a = normal({64, 96}, DType::bf16, stream, 1);
+  const Tensor b = normal({96, 64}, DType::bf16, stream, 2);
   const Tensor c = unset({64, 64}, DType::bf16, stream), small({Shape{8}}, stream);
   const Matmul k{.c = c, .a = a, .b = b, .bias = {}, .workspace = small};
   stream.enqueue([&] { run(k, stream); });
