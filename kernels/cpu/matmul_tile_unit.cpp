@@ -56,9 +56,9 @@ struct ProductCut {
  private:
   // Pieces of b are long, as a processor takes a while to detect that memory is read in order.
   void turn(const Matmul& k) {
-    constexpr int64_t wanted_pieces = 16, min_bytes = 64 * 1024, max_bytes = 256 * 1024;
+    constexpr int64_t pieces = 16, shortest = 64 * 1024, longest = 256 * 1024;
     const int64_t row = 2 * std::max<int64_t>(k.K(), 1);
-    const int64_t bytes = std::clamp(k.N() * row / wanted_pieces, min_bytes, max_bytes);
+    const int64_t bytes = std::clamp(k.N() * row / pieces, shortest, longest);
     way = ProductWay::turned;
     rows = k.M();
     columns = round_up(bytes / row + 1, 2 * tile_block);
