@@ -11,7 +11,8 @@
 // Backward, with p = exp(s - lse) and delta[i] = sum_d dy[i,d] y[i,d]:
 //   dv[j,d] = sum_i p[i,j] dy[i,d]           ds[i,j] = p[i,j] (sum_d dy[i,d] v[j,d] - delta[i])
 //   dq[i,d] = scale sum_j ds[i,j] k[j,d]     dk[j,d] = scale sum_i ds[i,j] q[i,d]
-// summed over the query heads that share a key head.  Sums are formed in f32 (f64 for f64).
+// summed over the query heads that share a key head.  Sums are formed in f32 (f64 for f64).  Where
+// bf16 is multiplied in tiles, p and ds are rounded to bf16 before they are factors.
 //
 // `first` is the first key that a query sees, for texts packed into one row; absent, it is 0.  The
 // caller ensures that 0 <= first[b,i] <= i.  What is written shares no memory with other arguments.

@@ -40,6 +40,17 @@ template <class F, class... V>
 
 [[gnu::always_inline]] inline Floats splat(float x) { return Floats{} + x; }
 
+// The value of a product that no compiler fuses into a sum: else the bits of one result would
+// depend on whether another one is wanted.
+[[gnu::always_inline]] inline Floats unfused(Floats product) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(product));
+#elif defined(__SSE__)
+  asm("" : "+x"(product));
+#endif
+  return product;
+}
+
 // Two vectors in the order of memory, of their values at even places and at odd ones, and back.
 template <class S, size_t... i>
 [[gnu::always_inline]] inline void interleave(typename Vector<S>::type& a,

@@ -1,5 +1,8 @@
 #include "spool/kernels/cross_entropy.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "spool/kernels/cpu/bf16_vectors.h"
 #include "spool/kernels/cpu/loops.h"
 
@@ -52,6 +55,7 @@ float sum_of_exponentials(const bf16* z, int64_t V, float maximum) {
 
 void scale_exponentials(bf16* z, int64_t V, float maximum, float factor, float spread) {
   const float by = cpu::plain_nan(factor), less = cpu::plain_nan(spread);
+  if (std::isnan(by) || std::isnan(less)) return void(std::fill_n(z, V, bf16(by - less)));
   cpu::for_spans(V, [=](int64_t v, auto span) SPOOL_INLINE {
     const auto slope = [=](cpu::Floats at)
                            SPOOL_INLINE { return cpu::exp_of_negative(at - maximum) * by - less; };

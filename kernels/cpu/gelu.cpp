@@ -170,7 +170,7 @@ struct VectorBackwardRows {
       for (int64_t at = begin * all.C + c; at < end * all.C; at += all.C) {
         const cpu::Halves gradient =
             cpu::each([](cpu::Floats out, cpu::Floats from, cpu::Floats b)
-                          SPOOL_INLINE { return out * TanhVectors::slope(from + b); },
+                          SPOOL_INLINE { return cpu::unfused(out * TanhVectors::slope(from + b)); },
                       span.load(all.dy + at), span.load(all.x + at), more);
         if (all.dx.to) span.put(all.dx, at, gradient);
         total = {total.even + gradient.even, total.odd + gradient.odd};

@@ -105,10 +105,14 @@ std::vector<bool> finite(const Values& all) {
 }
 
 TEST_F(TileAttentionNumbers, InfinityAndNaNComeThroughAsByTheFormula) {
-  for (const AttentionCase& c :
-       {AttentionCase{1, 70, 2, 1, 32}, AttentionCase{1, 50, 2, 1, 32, Mask::none},
-        AttentionCase{1, 70, 1, 1, 32, Mask::causal, AttentionCase::any_first}}) {
-    for (const BadNumber& bad : bad_numbers(c, 40)) {
+  const std::pair<AttentionCase, int64_t> cases[] = {
+      {{1, 70, 2, 1, 32}, 40},
+      {{1, 50, 2, 1, 32, Mask::none}, 40},
+      {{1, 70, 1, 1, 32, Mask::causal, AttentionCase::any_first}, 40},
+      {{1, 300, 1, 1, 32}, 10},
+      {{1, 300, 1, 1, 32, Mask::none}, 280}};  // two tiles of keys
+  for (const auto& [c, row] : cases) {
+    for (const BadNumber& bad : bad_numbers(c, row)) {
       const AttentionPass pass = pass_with(bad, c, stream);
       const AttentionResults r = results_of(pass, c);
       const AttentionReference expected =

@@ -138,6 +138,22 @@ TEST(Bf16Vectors, GeluWithABiasOfEveryWidth) {
   }
 }
 
+TEST(Bf16Vectors, GeluAddsTheSameBitsWhetherTheBiasLearnsOrNot) {
+  CpuStream stream(64 << 20, 2);
+  constexpr int64_t N = 64, C = 77;
+  const Tensor x = normal({N, C}, DType::bf16, stream, 1),
+               dy = normal({N, C}, DType::bf16, stream, 2),
+               bias = normal({C}, DType::bf16, stream, 3);
+  for (const DType t : {DType::f32, DType::bf16}) {
+    const Tensor alone = normal({N, C}, t, stream, 4), beside = normal({N, C}, t, stream, 4);
+    const Tensor dbias({{C}, t}, stream);
+    launch(GeluBackward{.dx = Grad(alone, true), .dy = dy, .x = x, .bias = bias}, stream);
+    launch(GeluBackward{.dx = Grad(beside, true), .dy = dy, .x = x, .bias = bias, .dbias = dbias},
+           stream);
+    EXPECT_EQ(values(alone), values(beside));
+  }
+}
+
 struct Entropy {
   Numbers losses, gradient;
 };
@@ -209,7 +225,7 @@ TEST(Bf16Vectors, CrossEntropyOfInfinityAndNaN) {
   const int64_t V = 45;
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> z(4 * V, 1.0f);
-  z[5] = -infinity, z[V + 40] = infinity, z[2 * V + 3] = std::nanf("");
+  z[5] = -infinity, z[V + 40] = infinity, z[2 * V + 3] = std::nanf(""), z[2 * V + 1] = 3e4f;
   const Tensor exact = make_tensor<float>({4, V}, z, stream);
   const Tensor logits({{4, V}, DType::bf16}, stream);
   launch(Cast{.out = logits, .in = exact}, stream);
