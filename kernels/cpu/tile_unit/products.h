@@ -110,10 +110,26 @@ SPOOL_TILES_INLINE void finish_rows(const Product& k, const Interval& rows, int6
   }
 }
 
-// Right panels of some columns for some terms, `panel` bytes apart, in the order of b's memory.
+// pack(place, term) for the first of each 32 rows or columns and of each 32 terms, in the order of
+// the memory in which the terms of a place lie side by side, or the places of a term.
+template <class F>
+SPOOL_TILES_INLINE void for_steps(const Interval& places, const Interval& terms,
+                                  bool terms_lie_together, const F& pack) {
+  if (terms_lie_together) {
+    for (int64_t i = places.begin; i < places.end; i += block) {
+      for (int64_t t = terms.begin; t < terms.end; t += block) pack(i, t);
+    }
+  } else {
+    for (int64_t t = terms.begin; t < terms.end; t += block) {
+      for (int64_t i = places.begin; i < places.end; i += block) pack(i, t);
+    }
+  }
+}
+
+// Right panels of some columns for some terms, `panel` bytes apart.
 SPOOL_TILES_INLINE void pack_right(const Product& k, const Interval& columns, const Interval& terms,
                                    char* to, int64_t panel) {
-  const auto pack = [&](int64_t n, int64_t t) SPOOL_TILES_LAMBDA {
+  for_steps(columns, terms, k.b_transposed, [&](int64_t n, int64_t t) SPOOL_TILES_LAMBDA {
     char* const step =
         to + (n - columns.begin) / block * panel + (t - terms.begin) / block * step_bytes;
     const int64_t wide = at_most(block, k.N - n), count = at_most(block, terms.end - t);
@@ -122,22 +138,13 @@ SPOOL_TILES_INLINE void pack_right(const Product& k, const Interval& columns, co
     } else {
       right_step({k.b + t * k.N + n, k.N}, {count, wide}, step);
     }
-  };
-  if (k.b_transposed) {
-    for (int64_t n = columns.begin; n < columns.end; n += block) {
-      for (int64_t t = terms.begin; t < terms.end; t += block) pack(n, t);
-    }
-  } else {
-    for (int64_t t = terms.begin; t < terms.end; t += block) {
-      for (int64_t n = columns.begin; n < columns.end; n += block) pack(n, t);
-    }
-  }
+  });
 }
 
-// Left panels of some rows for some terms, `panel` bytes apart, in the order of a's memory.
+// Left panels of some rows for some terms, `panel` bytes apart.
 SPOOL_TILES_INLINE void pack_left(const Product& k, const Interval& rows, const Interval& terms,
                                   char* to, int64_t panel) {
-  const auto pack = [&](int64_t m, int64_t t) SPOOL_TILES_LAMBDA {
+  for_steps(rows, terms, !k.a_transposed, [&](int64_t m, int64_t t) SPOOL_TILES_LAMBDA {
     char* const step =
         to + (m - rows.begin) / block * panel + (t - terms.begin) / block * step_bytes;
     const int64_t high = at_most(block, k.M - m), count = at_most(block, terms.end - t);
@@ -146,16 +153,7 @@ SPOOL_TILES_INLINE void pack_left(const Product& k, const Interval& rows, const 
     } else {
       left_step({k.a + m * k.K + t, k.K}, {high, count}, step);
     }
-  };
-  if (k.a_transposed) {
-    for (int64_t t = terms.begin; t < terms.end; t += block) {
-      for (int64_t m = rows.begin; m < rows.end; m += block) pack(m, t);
-    }
-  } else {
-    for (int64_t m = rows.begin; m < rows.end; m += block) {
-      for (int64_t t = terms.begin; t < terms.end; t += block) pack(m, t);
-    }
-  }
+  });
 }
 
 // Terms whose left panel stays in the first-level cache.
