@@ -1,6 +1,7 @@
 // Measures generation with models of random parameters, compared with reading these once.  A token
-// must read all parameters but the position embedding.  Both run on all threads, in turn, so that
-// they see the same machine.  Times are medians.
+// must read all parameters but the position embedding.  On a cpu (the default) both run on all
+// threads, in turn, so that they see the same machine; with --device=cuda the time of reading is
+// that of the bytes at the rate of a large copy, which is measured first.  Times are medians.
 //
 //   position      tokens of the text before the first that is timed
 //   tokens_per_s  rate of generation
@@ -23,6 +24,7 @@
 #include "spool/models/families/families.h"
 #include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/generator.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
 
@@ -82,7 +84,33 @@ class Reader {
   double bytes_ = 0;
 };
 
+// Reads the parameters once in each call, and returns the seconds; on a GPU foretold by a copy.
+class Reading {
+ public:
+  Reading(Model& model, Stream& stream) {
+    const Device device = stream.device();
+    if (device.type == DeviceType::cpu) {
+      reader_.emplace(model, dynamic_cast<CpuStream&>(stream));
+      reader_->read();
+      return;
+    }
+    for (const Parameter* p : model.parameters()) {
+      if (std::string_view(p->name) != "wpe.weight") bytes_ += double(p->data.nbytes());
+    }
+    seconds_ = bytes_ / measure_machine(device, DType::bf16).bytes_per_second;
+  }
+  double bytes() const { return reader_ ? reader_->bytes() : bytes_; }
+  double seconds() {
+    return reader_ ? seconds_of([this] { reader_->read(); }) : seconds_;
+  }
+
+ private:
+  std::optional<Reader> reader_;
+  double bytes_ = 0, seconds_ = 0;
+};
+
 struct Case {
+  Device device;
   ModelConfig model;
   DType dtype;
   int64_t position;
@@ -90,18 +118,17 @@ struct Case {
 
 void generate(benchmark::State& state, const Case& c) {
   const int64_t longest = 1024;
-  const auto probe = open_stream({DeviceType::cpu}, Arena::granule);
+  const auto probe = open_stream(c.device, Arena::granule);
   const Report foretold =
       rehearse({.architecture = probe->architecture()}, [&](MetaStream& stream) {
         const auto model = c.model.make(c.dtype, stream, longest);
         Generator(*model, stream).rehearse();
       });
-  CpuStream stream(foretold.memory.peak);
-  const auto model = c.model.make(c.dtype, stream, longest);
+  const auto stream = open_stream(c.device, foretold.memory.peak);
+  const auto model = c.model.make(c.dtype, *stream, longest);
   model->initialise(/*seed=*/1);
-  Reader reader(*model, stream);
-  reader.read();
-  Generator generator(*model, stream);
+  Reading reading(*model, *stream);
+  Generator generator(*model, *stream);
   Random random(1);
   std::vector<int32_t> text(static_cast<size_t>(c.position));
   const auto V = static_cast<uint32_t>(c.model.shape().vocabulary);
@@ -111,12 +138,12 @@ void generate(benchmark::State& state, const Case& c) {
   std::vector<double> tokens, readings;
   for (auto _ : state) {
     tokens.push_back(seconds_of([&] { generator.next({}, random); }));
-    readings.push_back(seconds_of([&] { reader.read(); }));
+    readings.push_back(reading.seconds());
     state.SetIterationTime(tokens.back());
   }
   state.counters["tokens_per_s"] = 1 / median(tokens);
   state.counters["share"] = median(readings) / median(tokens);
-  state.counters["gb_per_s"] = reader.bytes() / median(readings) / 1e9;
+  state.counters["gb_per_s"] = reading.bytes() / median(readings) / 1e9;
 }
 
 constexpr int64_t prompt_tokens = 32, added_tokens = 64;
@@ -139,10 +166,10 @@ double seconds_of_batch(BatchGenerator& generator, int64_t rows) {
 
 void batch(benchmark::State& state, const Case& c) {
   constexpr int64_t rows = 8, longest = prompt_tokens + added_tokens;
-  CpuStream stream(size_t{3} << 30);
-  const auto model = c.model.make(c.dtype, stream, longest);
+  const auto stream = open_stream(c.device, size_t{6} << 30);
+  const auto model = c.model.make(c.dtype, *stream, longest);
   model->initialise(/*seed=*/1);
-  BatchGenerator generator(*model, stream, rows, longest);
+  BatchGenerator generator(*model, *stream, rows, longest);
   seconds_of_batch(generator, rows);
   std::vector<double> one, many;
   for (auto _ : state) {
@@ -154,12 +181,36 @@ void batch(benchmark::State& state, const Case& c) {
   state.counters["times_one"] = rows * median(one) / median(many);
 }
 
-template <class Work>
+using Work = void (*)(benchmark::State&, const Case&);
+
 void add(const std::string& title, int iterations, const Case& c, Work work) {
-  benchmark::RegisterBenchmark(title.c_str(), work, c)
+  benchmark::RegisterBenchmark(title.c_str(),
+                               [c, work](benchmark::State& state) {
+                                 try {
+                                   work(state, c);
+                                 } catch (const std::exception& e) {
+                                   state.SkipWithError(e.what());
+                                 }
+                               })
       ->UseManualTime()
       ->Iterations(iterations)
       ->Unit(benchmark::kMillisecond);
+}
+
+void register_cases(Device device) {
+  const bool cpu = device.type == DeviceType::cpu;
+  for (const std::string name : {"gpt2-124m", cpu ? "smollm2-135m" : "llama-3.2-1b"}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (!cpu && dtype == DType::f32) continue;
+      const std::string kind = sentence(name, '/', spool::name(dtype));
+      const ModelConfig model = model_preset(name)->config;
+      for (const int64_t position : {64, 512, 1000}) {
+        add(sentence("generate/", kind, "/position:", position), 20,
+            {device, model, dtype, position}, generate);
+      }
+      add(sentence("batch/", kind), 5, {device, model, dtype, 0}, batch);
+    }
+  }
 }
 
 }  // namespace
@@ -167,17 +218,10 @@ void add(const std::string& title, int iterations, const Case& c, Work work) {
 
 int main(int argc, char** argv) {
   using namespace spool;
-  benchmark::Initialize(&argc, argv);
-  for (const std::string name : {"gpt2-124m", "smollm2-135m"}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const std::string kind = sentence(name, '/', spool::name(dtype));
-      const ModelConfig model = model_preset(name)->config;
-      for (const int64_t position : {64, 512, 1000}) {
-        add(sentence("generate/", kind, "/position:", position), 20, {model, dtype, position},
-            generate);
-      }
-      add(sentence("batch/", kind), 5, {model, dtype, 0}, batch);
-    }
-  }
-  benchmark::RunSpecifiedBenchmarks();
+  const std::string device = benchmarks::take_argument(argc, argv, "device", "cpu");
+  return benchmarks::report_errors([&] {
+    benchmark::Initialize(&argc, argv);
+    register_cases(parse_device(device));
+    benchmark::RunSpecifiedBenchmarks();
+  });
 }

@@ -23,7 +23,8 @@
 //   alone_ms        median time of a step that the host waits for
 //   host_ms         median time that the host takes to enqueue a step
 //   tokens_per_s    by step_ms
-//   flop_per_s      by step_ms: 6 (12 L C^2 + V C) a token, and 12 L C T for its attention
+//   flop_per_s      by step_ms: those of the step's matrix products, which for GPT-2 are
+//                   6 (12 L C^2 + V C) a token, and 12 L C T a token for attention of C channels
 //   mfu             flop_per_s / 989 TFLOP/s, the data sheet's rate of an H100 or H200 in bf16
 //   peak_bytes      measured peak; another one than foretold_bytes is an error
 //
@@ -145,19 +146,19 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }
 
-// Flops of a step's products: those of a GPT-2's weights, forward and two in backward, and those of
+// Flops of a step's products: those with weights, forward and two in backward, and those of
 // attention, counted without the mask.
-double step_flops(const Case& c) {
+double step_flops(const Case& c, const std::vector<benchmarks::StepProduct>& products) {
   const ModelShape shape = c.model.shape();
-  const auto L = static_cast<double>(shape.layers), C = static_cast<double>(shape.channels),
-             V = static_cast<double>(shape.padded_vocabulary()), T = static_cast<double>(c.T);
-  const double tokens = static_cast<double>(c.B) * T;
-  return tokens * (6 * (12 * L * C * C + V * C) + 12 * L * C * T);
+  double flops = 0;
+  for (const auto& p : products) flops += 2.0 * static_cast<double>(p.rows * p.in * p.out);
+  const auto scores = static_cast<double>(c.B * c.T * c.T * shape.layers);
+  return flops + 12 * scores * static_cast<double>(shape.heads.query * shape.head);
 }
 
-void set_counters(benchmark::State& state, const Case& c, double seconds) {
+void set_counters(benchmark::State& state, const Case& c, double flops, double seconds) {
   constexpr double peak_of_hopper = 989e12;
-  const double rate = step_flops(c) / seconds;
+  const double rate = flops / seconds;
   state.counters["step_ms"] = seconds * 1e3;
   state.counters["tokens_per_s"] = static_cast<double>(c.B * c.T) / seconds;
   state.counters["flop_per_s"] = rate;
@@ -168,7 +169,8 @@ Machine cuda_machine() {
   return {.architecture = open_stream({DeviceType::cuda}, Arena::granule)->architecture()};
 }
 
-void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream& stream) {
+void time_steps(benchmark::State& state, const Case& c, double flops, Trainer& trainer,
+                Stream& stream) {
   constexpr int in_a_row = 4, warm_up = 3;
   const TokenBatch batch = benchmarks::random_batch(training(c));
   int64_t done = 0;
@@ -189,7 +191,7 @@ void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream
     state.SetIterationTime(many.back());
   }
   check(trainer.result().finite, "step: the loss or a gradient is not finite");
-  set_counters(state, c, median(many));
+  set_counters(state, c, flops, median(many));
   state.counters["alone_ms"] = median(alone) * 1e3;
   state.counters["host_ms"] = median(host) * 1e3;
 }
@@ -204,10 +206,11 @@ void step_on_cuda(benchmark::State& state, const Case& c) {
     trainer.initialise();
     trainer.rehearse_step();
   });
+  const double flops = step_flops(c, kernels_of_step(config, plans, cuda_machine()).products);
   const auto stream = open_stream({DeviceType::cuda}, foretold.memory.peak);
   Trainer trainer(config, plans, *stream);
   trainer.initialise();
-  time_steps(state, c, trainer, *stream);
+  time_steps(state, c, flops, trainer, *stream);
   const size_t peak = stream->memory().peak;
   check(peak == foretold.memory.peak, "step: the peak is ", peak, " bytes, but was foretold as ",
         foretold.memory.peak);
@@ -287,7 +290,11 @@ void register_cuda_cases() {
   add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 0});
   add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 0, .graph = false});
   add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 4096});
-  register_case("optimizer", "gpt2-124m", {.dtype = DType::bf16}, optimizer_on_cuda);
+  add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 0});
+  add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 0, .graph = false});
+  for (const char* const model : {"gpt2-124m", "llama-3.2-1b"}) {
+    register_case("optimizer", model, {.dtype = bf16}, optimizer_on_cuda);
+  }
   add("gpt2-355m", {.dtype = bf16, .B = 32, .loss_chunk = 4096});
   add("gpt2-1558m", {.dtype = bf16, .B = 8, .loss_chunk = 4096});
   add("gpt2-tiny", {.B = 16, .T = 128, .loss_chunk = 0});

@@ -1,5 +1,5 @@
-// Times cuBLASLt's algorithms for the products of GPT-2's steps on a GPU, and writes the table that
-// `spool train` reads when a run begins (kernels/matmul_algorithms.h):
+// Times cuBLASLt's algorithms for the products of a model's steps on a GPU, and writes the table
+// that `spool train` reads when a run begins (kernels/matmul_algorithms.h):
 //
 //   tune [--model=gpt2-124m] [--batch=32] [--seq=1024] [--chunk-loss=0] [--copy=FILE]
 //
@@ -10,7 +10,7 @@
 
 #include "shared/device.h"
 #include "shared/token_batch.h"
-#include "spool/models/families/gpt2.h"
+#include "spool/models/families/families.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machines/device_identity.h"
 #include "spool/planner/machines/matmul_table.h"
@@ -63,9 +63,9 @@ int main(int argc, char** argv) {
   };
   return benchmarks::report_errors([&] {
     const std::string model = argument("model", "gpt2-124m"), copy = argument("copy", "");
-    const auto preset = gpt2_preset(model);
+    const std::optional<ModelPreset> preset = model_preset(model);
     check(preset.has_value(), "tune: there is no preset ", model);
-    const TrainingConfig config{.model = *preset,
+    const TrainingConfig config{.model = preset->config,
                                 .dtype = DType::bf16,
                                 .batch = std::stoll(argument("batch", "32")),
                                 .seq = std::stoll(argument("seq", "1024")),

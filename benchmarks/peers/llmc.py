@@ -2,7 +2,7 @@
 
 llm.c (https://github.com/karpathy/llm.c) trains GPT-2 124M in bf16 with f32 masters, as Spool does.
 This runs its train_gpt2cu on random tokens, from random weights, and adds a run to the JSON that
-gpt2.py writes: the median of the steps' times as llm.c prints them, without the first ones.
+torch_step.py writes: the median of the steps' times as llm.c prints them, without the first ones.
 
   make -C llm.c train_gpt2cu USE_CUDNN=1
   python3 benchmarks/peers/llmc.py llm.c/train_gpt2cu --out peers.json
@@ -56,7 +56,7 @@ def main():
     parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--timeout", type=float, default=60, help="seconds")
-    parser.add_argument("--out", type=pathlib.Path, help="a JSON file of gpt2.py, to add to")
+    parser.add_argument("--out", type=pathlib.Path, help="a JSON file of torch_step.py, to add to")
     arguments = parser.parse_args()
     run = {"name": f"llm.c/gpt2-124m/B:{arguments.batch}/T:{arguments.seq}"}
     try:

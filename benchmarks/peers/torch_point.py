@@ -1,4 +1,4 @@
-"""One point of sweep.py: the step of gpt2.py in PyTorch in one way, in this process.
+"""One point of sweep.py: the step of torch_step.py in PyTorch in one way, in this process.
 
 Prints a line of JSON: times of the steps after the warm-up, what the process took of memory, or why it
 could not.  The ways:
@@ -37,7 +37,7 @@ import time
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from gpt2 import Clock, Training, synchronize
+from torch_step import Clock, Training, synchronize
 from joint.points import RETURNED_STEPS
 from joint.processes import Failed, Peak, memory_of, sentence
 from models import MODELS

@@ -1,8 +1,7 @@
 """The training step of Spool's benchmark `step` in PyTorch, for comparison.  Written for PyTorch 2.11.
 
-The model is GPT-2 as in models/families/gpt2.h: layer norms before attention and MLP, learned positions,
-tanh GELU, the embedding as the head, a vocabulary of 50304; no dropout.  A step is forward, backward,
-clipping by the global norm, and fused AdamW with weight decay on matrices only.  Attention is
+The models are those of torch_models.py, without dropout.  A step is forward, backward, clipping by the
+global norm, and fused AdamW with weight decay on matrices only.  Attention is
 scaled_dot_product_attention, with the kernel that PyTorch chooses or --attention names.  Products of
 f32 are not in TF32, as Spool's are not; autocast has them in bf16.
 
@@ -17,14 +16,14 @@ The JSON has for each way, after warm-up:
   host_ms                 median time that the host takes to enqueue a step
   tokens_per_s            by step_ms
   mfu                     flops of a step / step_ms / 989 TFLOP/s, the data sheet's rate of an H100 or
-                          H200; flops are 6 (12 L C^2 + V C) a token, and 12 L C T for its attention,
-                          counted without the mask
+                          H200; flops are 6 a token for each weight of a matrix, and 12 L C T for
+                          attention over C channels of queries, counted without the mask
   peak_allocated_bytes    peak of the tensors' bytes
   peak_reserved_bytes     peak of the bytes that PyTorch's allocator reserved
 and for the device the rates of a large copy (bytes read plus written) and of a large bf16 product.
 
-  python3 benchmarks/peers/gpt2.py --out peers.json
-  python3 benchmarks/peers/gpt2.py --device cpu --model gpt2-tiny --batch 2 --seq 32 --steps 3
+  python3 benchmarks/peers/torch_step.py --out peers.json
+  python3 benchmarks/peers/torch_step.py --device cpu --model gpt2-tiny --batch 2 --seq 32 --steps 3
 """
 
 import argparse
@@ -39,63 +38,15 @@ import time
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from models import MODELS, step_flops
+from torch_models import call, make_model
 
 PEAK_OF_HOPPER = 989e12
 WAYS = ["eager", "eager-bf16", "compiled", "compiled-bf16"]
 WARM_UP = 5
-
-
-class Block(nn.Module):
-    def __init__(self, config):
-        super().__init__()
-        C = config.channels
-        self.heads = config.heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(C), nn.LayerNorm(C)
-        self.attention, self.projection = nn.Linear(C, 3 * C), nn.Linear(C, C)
-        self.fc, self.fc_projection = nn.Linear(C, 4 * C), nn.Linear(4 * C, C)
-
-    def forward(self, x):
-        B, T, C = x.shape
-        q, k, v = self.attention(self.ln_1(x)).view(B, T, 3, self.heads, C // self.heads).unbind(2)
-        y = F.scaled_dot_product_attention(
-            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
-        )
-        x = x + self.projection(y.transpose(1, 2).reshape(B, T, C))
-        return x + self.fc_projection(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
-
-
-def call(block, x):
-    return block(x)
-
-
-class Gpt2(nn.Module):
-    """run_block runs a block on its input, for example by torch.utils.checkpoint."""
-
-    def __init__(self, config, run_block=call):
-        super().__init__()
-        C = config.channels
-        self.run_block = run_block
-        self.wte, self.wpe = nn.Embedding(config.vocabulary, C), nn.Embedding(config.context, C)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.ln_f = nn.LayerNorm(C)
-        for name, p in self.named_parameters():
-            if p.dim() > 1:
-                joins = name.endswith("projection.weight")
-                nn.init.normal_(p, std=0.02 / math.sqrt(2 * config.layers) if joins else 0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(p)
-
-    def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
-        for block in self.blocks:
-            x = self.run_block(block, x)
-        logits = F.linear(self.ln_f(x), self.wte.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 @dataclass
@@ -198,7 +149,7 @@ class Training:
     def __init__(self, config, batch, device, dtype, run_block=call, prepared=lambda model: model,
                  around=contextlib.nullcontext):
         torch.manual_seed(1)
-        model = Gpt2(config, run_block).to(device=device, dtype=dtype)
+        model = make_model(config, run_block).to(device=device, dtype=dtype)
         self.optimizer = Optimizer(model)
         self.loss_of, self.around = prepared(model), around
         self.tokens, self.targets = torch.randint(0, config.vocabulary, (2, *batch), device=device)
@@ -329,7 +280,7 @@ def free_all(device):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description="GPT-2's training step in PyTorch")
+    parser = argparse.ArgumentParser(description="a training step in PyTorch")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", default="gpt2-124m", choices=MODELS)
     parser.add_argument("--batch", type=int, default=32)
@@ -337,7 +288,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--ways", default=",".join(WAYS), help="comma-separated ways, in order")
     parser.add_argument("--attention", default="any", choices=["flash", "cudnn", "any"])
-    parser.add_argument("--out", type=pathlib.Path, help="a JSON file, written after each way")
+    parser.add_argument("--out", type=pathlib.Path, help="a JSON file, written after each way; runs of others stay in it")
     arguments = parser.parse_args()
     unknown = set(arguments.ways.split(",")) - set(WAYS)
     if unknown:
@@ -345,6 +296,11 @@ def parse():
     if arguments.seq > MODELS[arguments.model].context:
         parser.error(f"--seq is beyond the context of {arguments.model}")
     return arguments
+
+
+def earlier_runs(file):
+    """What a file of results has, of this program or of llmc.py."""
+    return json.loads(file.read_text()).get("runs", []) if file and file.exists() else []
 
 
 def main():
@@ -357,16 +313,17 @@ def main():
         "cuda": torch.version.cuda,
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         **measure_device(device),
-        "runs": [],
+        "runs": earlier_runs(arguments.out),
     }
     free_all(device)
+    failed = False
     for way in arguments.ways.split(","):
         name = f"{way}/{arguments.model}/B:{arguments.batch}/T:{arguments.seq}"
         try:
             with attention_by(arguments.attention, device):
                 result = run(way, MODELS[arguments.model], arguments, device)
         except Exception as e:  # the other ways may work
-            result = {"error": f"{type(e).__name__}: {str(e)[:500]}"}
+            result, failed = {"error": f"{type(e).__name__}: {str(e)[:500]}"}, True
         report["runs"].append({"name": name, **result})
         print(json.dumps(report["runs"][-1]), flush=True)
         if arguments.out:
@@ -374,7 +331,7 @@ def main():
         free_all(device)
     if not arguments.out:
         print(json.dumps(report, indent=2))
-    sys.exit(any("error" in run for run in report["runs"]))
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
