@@ -1,6 +1,6 @@
 """Prints the measurements of scripts/gpu.sh as Markdown tables: report.py FOLDER.
 
-The folder has the JSON files of the benchmarks kernels and step, of peers/gpt2.py, and of the device.
+The folder has the JSON files of the benchmarks kernels and step, of peers/torch_step.py, and of the device.
 A missing file leaves out its table."""
 
 import json
@@ -82,7 +82,7 @@ def report_steps():
     """Prints a row for each of Spool's steps, then for each of the peers'."""
     rows = []
     for name, run in runs("step.json"):
-        milliseconds = run.get("step_ms", run.get("optimizer_ms"))
+        milliseconds = run.get("step_ms", run.get("optimizer_ms", run["real_time"]))
         rows.append(
             [
                 name,
@@ -136,7 +136,19 @@ def report_plans():
         print(f"\n{wrong}")
 
 
+def report_kernel_times():
+    """Prints the kernels of a step, as the data sheet foretells them and as measured."""
+    for model, kernels in (load("step.json") or {}).get("kernel_times", {}).items():
+        print(f"\nA step of {model}, kernel by kernel:")
+        rows = []
+        for name, launches, foretold, measured in kernels:
+            ratio = measured / foretold if foretold and measured is not None else None
+            rows.append([name, str(launches), number(foretold, 3), number(measured, 3), number(ratio, 2)])
+        table(["kernel", "launches", "foretold, ms", "measured, ms", "measured / foretold"], rows)
+
+
 report_device()
 report_kernels()
 report_steps()
 report_plans()
+report_kernel_times()

@@ -1,5 +1,5 @@
 """Adds the clocks, power and throttling of each second to device.json, and prints a line for each stage
-of scripts/gpu.sh: gpu-clocks.py DEVICE.JSON ROWS STAGES.
+of scripts/gpu.sh: clocks.py DEVICE.JSON ROWS STAGES.
 
 ROWS is what nvidia-smi prints each second: time, MHz of the multiprocessors and of the memory, W, degrees
 Celsius, and the driver's bits of why clocks are low. STAGES has a line for each stage: seconds since
