@@ -169,10 +169,6 @@ TEST_F(CudaStreams, ACaptureRefusesUploadsReadsAndWaits) {
 }
 #endif
 
-TEST_F(CudaStreams, RefusesMoreMemoryThanTheDeviceHas) {
-  expect_error(ErrorKind::memory, {"are available"}, [] { cuda_stream(size_t{1} << 50); });
-}
-
 TEST_F(CudaStreams, RefusesAnAbsentDevice) {
   expect_error(ErrorKind::device, {"device cuda:99"}, [] {
     open_stream({DeviceType::cuda, 99}, 1024);
