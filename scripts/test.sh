@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Builds Spool and runs every test; the last line says how many passed and how many failed.
 #   scripts/test.sh            four stages: `release`, the tests and checks; `asan` and `tsan`, the tests
-#                              under sanitizers, with the fuzz targets for some seconds each; `tidy`,
-#                              clang-tidy, in CI on what differs (scripts/tidy.sh --recent)
+#                              under sanitizers, on an emulated GPU, `asan` with the program on it and with
+#                              the fuzz targets for some seconds each; `tidy`, clang-tidy, in CI on what
+#                              differs (scripts/tidy.sh --recent).  tests/checks/stages.py --list prints
+#                              the stages of each test
 #   scripts/test.sh STAGE...   these stages alone; also `portable`, the tests of a build for x86-64-v3, and
 #                              `tiles`, those of the release build on an emulated tile unit
 #   scripts/test.sh --quick    the stage `release`

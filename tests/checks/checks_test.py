@@ -26,6 +26,9 @@ TREE = {
     "tests/kernels/gelu_test.cpp": "// runs: threads\n\n// GELU.\n"
     '#include "tests/runtime/testing.h"\n\n// A case.\nTEST(Gelu, IsItsFormula) {}\n',
     "tests/end_to_end/step_test.cpp": '#include "spool/models/data/data.h"\n',
+    "tests/CMakeLists.txt": "check(size)\n",
+    "CMakePresets.json": (ROOT / "CMakePresets.json").read_text(),
+    "scripts/test.sh": "usual=(release asan tsan tidy)\nnightly_too=(portable)\n",
     "tests/emulator/emulator.h": '#include "spool/kernels/gelu.h"\n',
     "tests/emulator/include/cuda_runtime.h": '#include "../emulator.h"\n',
     "examples/net.cpp": '#include "spool/models/data/data.h"\n',
@@ -112,7 +115,19 @@ SEVERAL += [
     ("size", {"tests/checks/sizes.txt": SIZES + "runtime 9 Again.\n"}, ":7: is not a room, its lines"),
     ("size", {"runtime/more.h": "\n" * 23_996}, "the core has 24,001 lines"),
 ]
+GELU_ON_CUDA = "tests/kernels/cuda/gelu_test.cpp"
+NOWHERE = "runs in no stage"
+SEVERAL += [
+    ("stages", {GELU_ON_CUDA: "// runs: slow\n\nTEST_F(CudaGelu, IsRight) {}\n"}, NOWHERE),
+    ("stages", {GELU_ON_CUDA: "TEST(CudaGelu, IsRight) {}\nTEST(CudaGelu, IsSlow) {}\n"}, "CudaGelu.IsSlow runs"),
+    ("stages", {"tests/emulator/warp_test.cpp": "// runs: numbers\n\nTEST(Warp, IsRight) {}\n"}, NOWHERE),
+    ("stages", {"tests/runtime/file_test.cpp": "TEST(File, DISABLED_IsRead) {}\n"}, NOWHERE),
+    ("stages", {"CMakePresets.json": TREE["CMakePresets.json"].replace("check|slow", "cuda"),
+                "tests/end_to_end/cuda_step_command_test.py": "\n"}, "cuda_step_command_test runs in no"),
+]
 ALLOWED = [
+    ("stages", {GELU_ON_CUDA: "TEST_F(CudaGelu, IsRight) {}\n", "tests/fuzz/text_fuzz.cpp": "\n",
+                "tests/end_to_end/cuda_step_command_test.py": "\n"}),
     ("numbers", {"README.md": f"1.11 times {LINKED}\n\n## Numbers\n\n| 8 | 0.88 ms | {LINKED} |\n", **PAGES}),
     ("numbers", {"README.md": "```\n+10 %\n```\n\n## Numbers\n\n## Other\n\n12.\n", "docs/a.md": "5 %\n"}),
     ("style", {"kernels/a.cpp": "//" + " a" * 49 + "\n" + f'auto a = "// {"a" * 99}";\n'}),
@@ -179,8 +194,34 @@ def sizes_faults():
             yield "size.py --update lets a room grow without a new reason"
 
 
+def stages_faults():
+    """What is wrong with what stages.py says of a build."""
+    much = "TEST_F(CudaGelu, IsRight) { open_stream(size_t{900} << 40); }\n"
+    own = 'set_tests_properties("kernels/cuda/CudaGelu" PROPERTIES LABELS "cuda"'
+    listed = 'add_test("size" true)\nset_tests_properties("size" PROPERTIES LABELS "check")\n'
+    listed += 'add_test("kernels/Gelu" true)\n'
+    on_cuda = f'add_test("kernels/cuda/CudaGelu" true)\n{own}'
+    for tests, source, word in [
+        (f"{on_cuda} RUN_SERIAL TRUE)\n", much, ""),
+        (f"{on_cuda})\n", "// 900 GiB\n" + much.replace("900", "1"), ""),
+        (f"{on_cuda})\n", much, "names more memory than a device has"),
+        (f"{on_cuda})\n", much.replace("size_t{900} << 40", "2e3 PB"), "names more memory"),
+        (f"{on_cuda})\n", much.replace("size_t{900} << 40", "1'100'000'000'000"), "names more memory"),
+        (on_cuda.replace('LABELS "cuda"', "RUN_SERIAL TRUE)\n"), much, "has the labels set()"),
+        ("", much, "stages.py has kernels/cuda/CudaGelu"),
+        (f'{on_cuda})\nadd_test("kernels/More" true)\n', "// " + much + much[:29] + "}\n", "ctest has kernels/More"),
+    ]:
+        with tempfile.TemporaryDirectory() as folder:
+            root = small_tree(folder, {GELU_ON_CUDA: source})
+            write(root, {"build/CTestTestfile.cmake": listed + tests, "build/CMakeCache.txt": ""})
+            status, said = run_in(root, "stages", root / "build")
+            if status != (1 if word else 0) or word not in said:
+                yield f'stages.py does not say "{word}" of {tests}{source}:\n{said}'
+
+
 errors = []
-allowed = [(check, {}) for check in ["layering", "folders", "paths", "command_line", "style", "numbers", "size"]] + ALLOWED
+checks = ["layering", "folders", "paths", "command_line", "style", "numbers", "size", "stages"]
+allowed = [(check, {}) for check in checks] + ALLOWED
 for check, files in allowed:
     status, said = run(check, files)
     if status != 0:
@@ -194,4 +235,5 @@ for check, files, word in breaches:
         errors.append(f'{check} does not say "{word}" of {file}, {text!r}:\n{said}')
 
 errors += sizes_faults()
+errors += stages_faults()
 verdict(errors, f"{len(breaches)} breaches are found, and {len(allowed)} trees without are allowed")
