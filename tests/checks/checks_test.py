@@ -122,11 +122,13 @@ SEVERAL += [
     ("stages", {GELU_ON_CUDA: "TEST(CudaGelu, IsRight) {}\nTEST(CudaGelu, IsSlow) {}\n"}, "CudaGelu.IsSlow runs"),
     ("stages", {"tests/emulator/warp_test.cpp": "// runs: numbers\n\nTEST(Warp, IsRight) {}\n"}, NOWHERE),
     ("stages", {"tests/runtime/file_test.cpp": "TEST(File, DISABLED_IsRead) {}\n"}, NOWHERE),
+    ("stages", {"CMakePresets.json": TREE["CMakePresets.json"].replace('"cuda"', "false"), "examples/net.cu": "\n"},
+     "example_net runs in no"),
     ("stages", {"CMakePresets.json": TREE["CMakePresets.json"].replace("check|slow", "cuda"),
                 "tests/end_to_end/cuda_step_command_test.py": "\n"}, "cuda_step_command_test runs in no"),
 ]
 ALLOWED = [
-    ("stages", {GELU_ON_CUDA: "TEST_F(CudaGelu, IsRight) {}\n", "tests/fuzz/text_fuzz.cpp": "\n",
+    ("stages", {GELU_ON_CUDA: "TEST_F(CudaGelu, IsRight) {}\n", "examples/net.cu": "\n", "tests/fuzz/text_fuzz.cpp": "\n",
                 "tests/end_to_end/cuda_step_command_test.py": "\n"}),
     ("numbers", {"README.md": f"1.11 times {LINKED}\n\n## Numbers\n\n| 8 | 0.88 ms | {LINKED} |\n", **PAGES}),
     ("numbers", {"README.md": "```\n+10 %\n```\n\n## Numbers\n\n## Other\n\n12.\n", "docs/a.md": "5 %\n"}),

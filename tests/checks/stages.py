@@ -51,6 +51,16 @@ def preset(kind, name):
     return {**above, **own, "cacheVariables": variables}
 
 
+class Build:
+    """What decides which tests a build has, of the variables of CMake."""
+
+    def __init__(self, variables):
+        self.cuda, self.sanitize = (variables.get(f"SPOOL_{what}", "") for what in ("CUDA", "SANITIZE"))
+        self.examples = str(variables.get("SPOOL_EXAMPLES", "")).lower()
+        if self.cuda in ("", "auto"):
+            self.cuda = "toolkit" if "CMAKE_CUDA_FLAGS" in variables else "off"
+
+
 class Stage:
     """One that runs tests: a test preset, and the build that it is of."""
 
@@ -58,36 +68,39 @@ class Stage:
         tests = preset("testPresets", name)
         variables = preset("configurePresets", tests["configurePreset"])["cacheVariables"]
         self.name = name
-        self.cuda, self.sanitize = (variables.get(f"SPOOL_{what}", "") for what in ("CUDA", "SANITIZE"))
+        self.build = Build(variables)
         self.left_out = tests.get("filter", {}).get("exclude", {}).get("label", "(?!)")
 
 
 class Case:
-    """A case of a C++ suite; or a script, a check or a fuzz target, whose kind is its only word."""
+    """A case of a C++ suite; or a script, a check, an example or a fuzz target: its kind is its only word."""
 
     def __init__(self, source, words, name=""):
         self.source, self.words, self.name = source, set(words), name
 
-    def in_build(self, cuda, sanitize):
+    def in_build(self, build):
         """Whether a build has it, as tests/CMakeLists.txt decides."""
-        if "suite" in self.words and sanitize == "thread" and "threads" not in self.words:
+        if "suite" in self.words and build.sanitize == "thread" and "threads" not in self.words:
             return False
-        left_out = {"slow", "dlpack"} if sanitize else set()
-        left_out |= {"numbers"} if "address" in sanitize else set()
-        left_out |= {"fuzz", "program on cuda"} if sanitize == "thread" else set()
-        left_out |= set() if cuda == "emulator" else {"emulator"}
+        left_out = {"slow", "dlpack"} if build.sanitize else set()
+        left_out |= {"numbers"} if "address" in build.sanitize else set()
+        left_out |= {"fuzz", "program on cuda"} if build.sanitize == "thread" else set()
+        left_out |= set() if build.cuda == "emulator" else {"emulator"}
+        left_out |= set() if build.examples in ("true", "on") else {"example"}
+        left_out |= set() if build.cuda != "off" and build.examples in ("true", "on", "cuda") else {"example on cuda"}
         return not self.words & left_out
 
     def runs_in(self, stage, labels):
         """Whether a stage runs it on a machine that has no GPU."""
-        if not self.in_build(stage.cuda, stage.sanitize) or self.name.startswith("DISABLED_"):
+        build = stage.build
+        if not self.in_build(build) or self.name.startswith("DISABLED_"):
             return False
         if any(re.search(stage.left_out, label) for label in labels):
             return False
-        if "cuda" in labels and stage.cuda != "emulator":
+        if ("cuda" in labels or "example on cuda" in self.words) and build.cuda != "emulator":
             return False
-        numbers = "address" in stage.sanitize and "NumberOfThreads" in self.name
-        return not (stage.sanitize and "Slow" in self.name) and not numbers
+        numbers = "address" in build.sanitize and "NumberOfThreads" in self.name
+        return not (build.sanitize and "Slow" in self.name) and not numbers
 
 
 class Test:
@@ -119,11 +132,14 @@ def suites():
 
 
 def others():
-    """Scripts that run the program, fuzz targets and checks."""
+    """Scripts that run the program, examples, fuzz targets and checks."""
     for script in TESTS.glob("end_to_end/*_test.py"):
         on_cuda = script.stem.startswith("cuda_")
         case = Case(script, ["program on cuda" if on_cuda else "program"])
         yield Test(f"end_to_end/{script.stem}", "cuda" if on_cuda else "slow", case)
+    for example in ROOT.glob("examples/*.c*"):
+        case = Case(example, ["example on cuda" if example.suffix == ".cu" else "example"])
+        yield Test(f"example_{example.stem}", "", case)
     for target in TESTS.glob("fuzz/*_fuzz.cpp"):
         yield Test(target.stem, "", Case(target, ["fuzz"]))
     for script in TESTS.glob("runtime/dlpack/*_test.py"):
@@ -144,15 +160,10 @@ def known_to_ctest(build):
     return found
 
 
-def variable(build, name):
-    cache = (pathlib.Path(build) / "CMakeCache.txt").read_text()
-    found = re.search(rf"^{name}:\w+=(.*)$", cache, re.MULTILINE)
-    return found[1] if found else ""
-
-
 def errors_of_build(build, tests):
-    kind = variable(build, "SPOOL_CUDA"), variable(build, "SPOOL_SANITIZE")
-    expected = {test.name: test for test in tests if any(case.in_build(*kind) for case in test.cases)}
+    cache = (pathlib.Path(build) / "CMakeCache.txt").read_text()
+    kind = Build(dict(re.findall(r"^(\w+):\w+=(.*)$", cache, re.MULTILINE)))
+    expected = {test.name: test for test in tests if any(case.in_build(kind) for case in test.cases)}
     found = known_to_ctest(build)
     for name in sorted(expected.keys() ^ found.keys()):
         if name != "runtime/dlpack_test":  # there if DLPack's header is
