@@ -1,11 +1,13 @@
-// Many queries are computed by the kernel of attention without a cache, after their keys and values
-// are stored.  Few queries have kernels of their own (cached_attention_piece.cuh).
+// Many queries are computed by a kernel of attention without a cache, after their keys and values
+// are stored: in bf16 by the one on tensor cores, whatever computes training, if it has the size of
+// head.  Few queries have kernels of their own (cached_attention_piece.cuh).
 
 #include "spool/kernels/cached_attention.h"
 
 #include "spool/kernels/cached_attention_sizes.h"
 #include "spool/kernels/cuda/attention_forward.cuh"
 #include "spool/kernels/cuda/cached_attention_piece.cuh"
+#include "spool/kernels/cuda/tensor_attention.cuh"
 
 namespace spool {
 namespace cuda {
@@ -71,6 +73,9 @@ void Cached<T>::attend_many() const {
       stream, packed ? store_kernel<size, T> : store_kernel<1, T>,
       {.grid = dim3(unsigned(ceil_div<int64_t>(threads, store_block))), .block = dim3(store_block)},
       part(k.keys, e.key(0)), part(k.values, e.value(0)), e, k.position);
+  if (std::is_same_v<T, __nv_bfloat16> && packed && is_tensor_head_size(e.D)) {
+    return tensor_attention_cached(k, stream);
+  }
   launch_forward<T>({.queries = heads_of<const T>(k.qkv, 0, e.D),
                      .keys = read_only(k.keys),
                      .values = read_only(k.values),

@@ -7,13 +7,17 @@
 //
 // qkv, y, dy and dqkv begin at multiples of 16 bytes.
 
-#include "spool/kernels/attention.h"
+#include "spool/kernels/cached_attention.h"
 
 namespace spool::cuda {
 
 constexpr int64_t max_tensor_head_size = 128;
+constexpr bool is_tensor_head_size(int64_t D) { return D % 16 == 0 && D <= max_tensor_head_size; }
 
 void tensor_attention_forward(const AttentionForward&, CudaStream&);
+
+// The same over a cache that has the keys and values of the new tokens already.
+void tensor_attention_cached(const CachedAttention&, CudaStream&);
 
 // Workspace: delta, f32 (B, H, T).
 void tensor_attention_backward(const AttentionBackward&, CudaStream&);

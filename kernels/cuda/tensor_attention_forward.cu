@@ -26,6 +26,26 @@ TensorHeads tensor_heads(const View& qkv, const View& first, const AttentionExte
 
 namespace {
 
+// The first key that queries of a text see, from it on, while earlier ones see their own alone.
+struct TextFirst {
+  int key;
+  __device__ explicit operator bool() const { return key > 0; }
+  __device__ int operator[](int query) const { return min(key, query); }
+};
+__device__ int min_first(const TextFirst& firsts, int begin, int) { return firsts[begin]; }
+
+// The same where keys and values are of tokens [0, T), in a cache, and queries of tokens [past, T).
+// Rows of both are counted from the text's beginning.
+struct CachedHeads : TensorHeads {
+  const int* text_first = nullptr;  // (B), or null
+  int past = 0;
+
+  __device__ TextFirst firsts(unsigned b) const {
+    return {text_first ? max(__ldg(text_first + b), 0) : 0};
+  }
+  __device__ int first_query() const { return past; }
+};
+
 // For each row: y before the division, the largest scaled score so far, and this lane's part of the
 // sum of the weights.
 template <class S>
@@ -94,7 +114,7 @@ struct TensorForwardRows {
     }
   }
 
-  // Divides y by the sum of weights, and writes log sum exp of each row.
+  // Divides y by the sum of weights, and writes log sum exp of each row, unless lse is null.
   __device__ void finish(const QueryPlace<S>& at, float* lse, int T) {
     constexpr float ln_2 = 0.693147180559945309f;
     float factors[S::M][2];
@@ -107,7 +127,7 @@ struct TensorForwardRows {
         all += __shfl_xor_sync(all_lanes, all, 2);
         factors[m][i] = 1 / all;
         const int query = at.row(m) + 8 * i + lane_row();
-        if (query < at.end && lane_column() == 0) {
+        if (lse && query < at.end && lane_column() == 0) {
           lse[int64_t{at.head} * T + query] = largest[m][i] * ln_2 + logf(all);
         }
       }
@@ -116,9 +136,9 @@ struct TensorForwardRows {
   }
 };
 
-template <class S>
+template <class S, class Heads>
 __global__ void __launch_bounds__(S::threads, 2)
-    tensor_forward_kernel(TensorHeads all, HeadArray<bf16> y, float* lse) {
+    tensor_forward_kernel(Heads all, HeadArray<bf16> y, float* lse) {
   SPOOL_SHARED_DYNAMIC(bf16, memory);
   const QueryPlace<S> at(all);
   const OtherTiles<S> tiles{.a = all.keys.rows(at.b, at.kv),
@@ -165,22 +185,53 @@ constexpr size_t tensor_forward_shared = std::max((S::row_tile + 4 * S::other_ti
 template <int D>
 using TensorForwardTiling = TensorTiling<D, 2, D <= 64 ? 64 : 32, D <= 96>;
 
+template <class Heads>
+void launch_tensor_forward(const Heads& all, int queries, const HeadArray<bf16>& y, float* lse,
+                           const CudaStream& stream) {
+  dispatch_tensor_head(all.D, [&](auto head) {
+    using S = TensorForwardTiling<decltype(head)::value>;
+    static_assert(tensor_forward_shared<S> <= max_block_shared);
+    const auto tiles = static_cast<unsigned>(ceil_div(queries, S::rows));
+    launch_kernel(stream, tensor_forward_kernel<S, Heads>,
+                  {.grid = dim3(tiles * all.B * all.H),
+                   .block = dim3(S::threads),
+                   .shared = tensor_forward_shared<S>},
+                  all, y, lse);
+  });
+}
+
+// Heads whose row 0 would be `rows` rows before theirs.
+template <class T>
+HeadArray<T> counted_from(int64_t rows, HeadArray<T> heads) {
+  heads.data -= rows * heads.row;
+  return heads;
+}
+
 }  // namespace
 
 void tensor_attention_forward(const AttentionForward& k, CudaStream& stream) {
   const AttentionExtents e(k.qkv, k.y, k.heads);
   if (e.B * e.T == 0) return;
-  dispatch_tensor_head(e.D, [&](auto head) {
-    using S = TensorForwardTiling<decltype(head)::value>;
-    static_assert(tensor_forward_shared<S> <= max_block_shared);
-    const int64_t tiles = ceil_div<int64_t>(e.T, S::rows);
-    launch_kernel(stream, tensor_forward_kernel<S>,
-                  {.grid = dim3(unsigned(tiles * e.B * e.H)),
-                   .block = dim3(S::threads),
-                   .shared = tensor_forward_shared<S>},
-                  tensor_heads(k.qkv, k.first, e, k.mask, k.scale), heads_of<bf16>(k.y, 0, e.D),
-                  k.lse.as<float>());
-  });
+  const TensorHeads all = tensor_heads(k.qkv, k.first, e, k.mask, k.scale);
+  launch_tensor_forward(all, all.T, heads_of<bf16>(k.y, 0, e.D), k.lse.as<float>(), stream);
+}
+
+void tensor_attention_cached(const CachedAttention& k, CudaStream& stream) {
+  const CachedExtents e(k);
+  if (e.B * e.T == 0) return;
+  const auto cache = [&](const View& part) {
+    return HeadArray<const bf16>{part.as<bf16>(), e.Hkv * e.P * e.D, e.P * e.D, e.D};
+  };
+  CachedHeads all{tensor_heads(k.qkv, {}, e, Mask::causal, k.scale)};
+  all.queries = counted_from(k.position, all.queries);
+  all.keys = cache(k.keys);
+  all.values = cache(k.values);
+  all.text_first = k.first ? k.first.as<int32_t>() : nullptr;
+  all.past = static_cast<int>(k.position);
+  all.T += all.past;
+  const auto queries = static_cast<int>(e.T);
+  launch_tensor_forward(all, queries, counted_from(k.position, heads_of<bf16>(k.y, 0, e.D)),
+                        nullptr, stream);
 }
 
 }  // namespace spool::cuda

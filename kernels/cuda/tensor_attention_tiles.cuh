@@ -208,6 +208,7 @@ struct TensorHeads {
   __device__ const int* firsts(unsigned b) const {
     return first ? first + int64_t{b} * T : nullptr;
   }
+  __device__ int first_query() const { return 0; }
 };
 
 TensorHeads tensor_heads(const View& qkv, const View& first, const AttentionExtents&, Mask,
@@ -222,9 +223,10 @@ struct QueryMask {
   int first[S::M][2];
   int min_first_key = 0, max_first_key = 0;
 
-  __device__ QueryMask(const TensorHeads& all, unsigned b, int block_begin)
+  template <class Heads>
+  __device__ QueryMask(const Heads& all, unsigned b, int block_begin)
       : begin(block_begin + warp_of_block() * S::warp_rows), T(all.T), causal(all.causal) {
-    const int* const firsts = all.firsts(b);
+    const auto firsts = all.firsts(b);
 #pragma unroll
     for (int m = 0; m < S::M; ++m) {
 #pragma unroll
@@ -277,12 +279,14 @@ struct QueryPlace {
   int begin, end;           // queries
   int first_key, end_key;   // that some of them see
 
-  __device__ explicit QueryPlace(const TensorHeads& all)
+  template <class Heads>
+  __device__ explicit QueryPlace(const Heads& all)
       : head(blockIdx.x % (all.B * all.H)),
         b(head / all.H),
         h(head % all.H),
         kv(h / all.group()),
-        begin(static_cast<int>((gridDim.x - 1 - blockIdx.x) / (all.B * all.H)) * S::rows),
+        begin(all.first_query() +
+              static_cast<int>((gridDim.x - 1 - blockIdx.x) / (all.B * all.H)) * S::rows),
         end(min(begin + S::rows, all.T)),
         first_key(min_first(all.firsts(b), begin, end)),
         end_key(all.causal ? end : all.T) {}
@@ -370,7 +374,7 @@ __device__ void write_rows(const RowSink<G>& to, const float (&x)[S::D / 8][4], 
 // Calls f with the smallest head size that kernels are compiled for and that is at least D.
 template <class F>
 void dispatch_tensor_head(int64_t D, F&& f) {
-  check(D % 16 == 0 && D <= max_tensor_head_size, "attention on tensor cores: a head size of ", D,
+  check(is_tensor_head_size(D), "attention on tensor cores: a head size of ", D,
         " is not a multiple of 16 up to ", max_tensor_head_size);
   if (D <= 32) return f(std::integral_constant<int, 32>());
   if (D <= 64) return f(std::integral_constant<int, 64>());

@@ -3,6 +3,11 @@
 #include "tests/kernels/cached_attention_testing.h"
 #include "tests/kernels/cuda_testing.h"
 
+#if SPOOL_CUDA
+#include "spool/kernels/cuda/attention.cuh"
+#include "spool/kernels/cuda/tensor_attention.cuh"
+#endif
+
 namespace spool::testing {
 namespace {
 
@@ -44,8 +49,9 @@ Numbers read_text(const Case& c, DType t, const std::vector<int64_t>& steps, Str
   return found;
 }
 
-void expect_text(const Case& c, const std::vector<int64_t>& steps) {
-  for (const DType t : cuda_types) {
+void expect_text(const Case& c, const std::vector<int64_t>& steps,
+                 const std::vector<DType>& types = cuda_types) {
+  for (const DType t : types) {
     SCOPED_TRACE(sentence(c, ", ", name(t), ", ", steps.size(), " steps"));
     expect_as_on_cpu([&](Stream& stream) { return read_text(c, t, steps, stream); }, tolerance(t));
   }
@@ -133,6 +139,95 @@ TEST_F(CudaCachedAttention, ItsMemoryDependsOnShapesAlone) {
     for (const int64_t position : {3, 436}) EXPECT_EQ(peak(enough, position), enough);
   }
 }
+
+// In bf16 a prompt is read on tensor cores, in tiles of 128 queries, and 64 or 32 keys: heads of
+// each size that has kernels and between them, lengths on, below and above the tiles, a query left
+// over, one key head for many.
+TEST_F(CudaCachedAttention, PromptsOnTensorCoresMatchTheCpu) {
+  const std::vector<std::pair<Case, std::vector<int64_t>>> texts{
+      {{1, 1, 1, 16, 64}, {64}},
+      {{1, 32, 1, 16, 50}, {17, 1, 31}},
+      {{2, 4, 2, 32, 260}, {129, 1, 127}},
+      {{1, 2, 1, 64, 150}, {16, 64, 3, 65}},
+      {{1, 2, 2, 80, 70}, {33, 37}},
+      {{2, 1, 1, 96, 60}, {31, 29}},
+      {{1, 2, 1, 128, 200}, {63, 1, 1, 130}}};
+  for (const auto& [c, steps] : texts) expect_text(c, steps, {DType::bf16});
+}
+
+// Texts that begin in the first tile of keys, in a later one, with the last query, and after it.
+TEST_F(CudaCachedAttention, PaddedPromptsOnTensorCoresMatchTheCpu) {
+  const std::vector<int32_t> firsts{0, 5, 64, 150, 229, 230, 500};
+  const auto B = static_cast<int64_t>(firsts.size());
+  for (const int64_t D : {32, 128}) {
+    for (const int64_t position : {0, 70, 213}) {
+      const auto work = [&](Stream& stream) {
+        const DType t = DType::bf16;
+        const Tensor keys = normal({B, 1, 240, D}, t, stream, 1),
+                     all_values = normal({B, 1, 240, D}, t, stream, 2),
+                     qkv = normal({B, 230 - position, 4 * D}, t, stream, 3);
+        return values(attend(keys, all_values, qkv, {.query = 2, .key = 1}, position, 0.2,
+                             integers({B}, firsts, stream)));
+      };
+      expect_as_on_cpu(work, tolerance(DType::bf16));
+    }
+  }
+}
+
+TEST_F(CudaCachedAttention, ATextThatBeginsBeforeThePromptBeginsWithIt) {
+  const auto stream = cuda_stream();
+  const auto read = [&](const std::vector<int32_t>& first) {
+    const Tensor keys = unset({1, 1, 40, 32}, DType::bf16, *stream),
+                 all_values = unset({1, 1, 40, 32}, DType::bf16, *stream),
+                 qkv = normal({1, 40, 3 * 32}, DType::bf16, *stream, 3);
+    return values(attend(keys, all_values, qkv, {}, 0, 0.2, integers({1}, first, *stream)));
+  };
+  EXPECT_EQ(read({-3}), read({0}));
+}
+
+#if SPOOL_CUDA
+
+// y of a text that is read in these steps.
+Numbers prompt(const Tensor& qkv, const Heads& heads, double scale,
+               const std::vector<int64_t>& steps) {
+  const int64_t n = qkv.shape()[0], D = qkv.shape().row() / (heads.query + 2 * heads.key);
+  const Shape cache{1, heads.key, n, D};
+  const Tensor keys = unset(cache, qkv.dtype(), qkv.stream()),
+               all_values = unset(cache, qkv.dtype(), qkv.stream());
+  Numbers found;
+  int64_t position = 0;
+  for (const int64_t step : steps) {
+    const Tensor rows({{1, step, qkv.shape().row()}, qkv.dtype()}, qkv.stream());
+    launch(Add{.out = rows, .a = qkv.slice({position, position + step})}, qkv.stream());
+    append(found, attend(keys, all_values, rows, heads, position, scale));
+    position += step;
+  }
+  return found;
+}
+
+// The bits of y are those of attention without a cache on tensor cores, however the prompt is cut;
+// of another size of head, those of the kernel without tensor cores.
+TEST_F(CudaCachedAttention, AnyStepsOfAPromptHaveTheBitsOfAWholeText) {
+  const Heads heads{.query = 4, .key = 2};
+  for (const int64_t D : {24, 32, 64, 112}) {
+    const auto stream = cuda_stream();
+    auto& cuda = static_cast<CudaStream&>(*stream);
+    const int64_t n = 183;
+    const Tensor qkv = normal({n, 8 * D}, DType::bf16, *stream, 1);
+    const Tensor y = unset({1, n, 4 * D}, DType::bf16, *stream),
+                 lse = unset({1, 4, n}, DType::f32, *stream);
+    const AttentionForward k{
+        .y = y, .lse = lse, .qkv = qkv.reshape({1, n, 8 * D}), .heads = heads, .scale = 0.3};
+    D == 24 ? cuda::attention_forward(k, cuda) : cuda::tensor_attention_forward(k, cuda);
+    const Numbers whole = values(y);
+    EXPECT_EQ(prompt(qkv, heads, 0.3, {n}), whole) << D;
+    if (D != 24) {
+      EXPECT_EQ(prompt(qkv, heads, 0.3, {16, 150, 17}), whole) << D;
+    }
+  }
+}
+
+#endif
 
 TEST_F(CudaCachedAttention, RefusesALongHead) {
   const auto stream = cuda_stream();
