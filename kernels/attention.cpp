@@ -1,7 +1,7 @@
 #include "spool/kernels/attention.h"
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/attention_sizes.h"
+#include "spool/kernels/tensor_attention_sizes.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -86,7 +86,13 @@ Cost AttentionForward::cost(const CudaArchitecture& architecture) const {
 }
 
 Cost AttentionBackward::cost(const CudaArchitecture& architecture) const {
-  return with_rate_of(choose_attention(*this, architecture), cost());
+  const AttentionChoice choice = choose_attention(*this, architecture);
+  Cost all = with_rate_of(choice, cost());
+  if (dqkv && choice.method == AttentionMethod::tensor_cores) {
+    const size_t parts = cuda::dkeys_parts_bytes(cuda::attention_shape(qkv, y, heads));
+    all.bytes += 2 * static_cast<double>(parts);  // written and read
+  }
+  return all;
 }
 
 size_t AttentionForward::workspace_bytes(const CudaArchitecture& architecture) const {
@@ -94,12 +100,14 @@ size_t AttentionForward::workspace_bytes(const CudaArchitecture& architecture) c
   return cuda::fused_forward_bytes(cuda::attention_shape(qkv, y, heads));
 }
 
-// Workspace of Spool's own kernels: delta, f32 (B, H, T).
+// Workspace of Spool's own kernels: delta, f32 (B, H, T), and on tensor cores parts of dk and dv.
 size_t AttentionBackward::workspace_bytes(const CudaArchitecture& architecture) const {
-  if (choose_attention(*this, architecture).method != AttentionMethod::cudnn) {
+  const AttentionMethod method = choose_attention(*this, architecture).method;
+  const cuda::AttentionShape all = cuda::attention_shape(qkv, y, heads);
+  if (method == AttentionMethod::tensor_cores && dqkv) return cuda::tensor_backward_bytes(all);
+  if (method != AttentionMethod::cudnn) {
     return dqkv ? static_cast<size_t>(lse.numel()) * sizeof(float) : 0;
   }
-  const cuda::AttentionShape all = cuda::attention_shape(qkv, y, heads);
   const cuda::FusedBackwardKind kind = cuda::kind_of(*this, architecture);
   return cuda::fused_backward_bytes(all, kind, cuda::cut_backward(all, kind));
 }

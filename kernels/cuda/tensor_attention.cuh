@@ -19,7 +19,7 @@ void tensor_attention_forward(const AttentionForward&, CudaStream&);
 // The same over a cache that has the keys and values of the new tokens already.
 void tensor_attention_cached(const CachedAttention&, CudaStream&);
 
-// Workspace: delta, f32 (B, H, T).
+// Workspace: tensor_backward_bytes() (kernels/tensor_attention_sizes.h).
 void tensor_attention_backward(const AttentionBackward&, CudaStream&);
 
 }  // namespace spool::cuda

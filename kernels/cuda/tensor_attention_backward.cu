@@ -1,9 +1,10 @@
 // Three kernels, without atomics, so that every sum has a fixed order: one computes delta
-// (attention_backward.cu), one dq, and one dk and dv (tensor_attention_dkeys.cu), the last two from
-// delta.  In these a block computes a tile of rows of one head and loops over the tiles of the
-// other side; blocks with the most tiles go first.
+// (attention_backward.cu), one dq, and one dk and dv (tensor_attention_dkeys.cu, where a fourth may
+// add parts of them), the last two from delta.  In these two a block computes a tile of rows of one
+// head and loops over the tiles of the other side; blocks with the most tiles go first.
 
 #include "spool/kernels/cuda/tensor_attention_backward.cuh"
+#include "spool/kernels/tensor_attention_sizes.h"
 
 namespace spool::cuda {
 namespace {
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(S::threads, 2) tensor_dqueries_kernel(TensorBa
   float* const own = reinterpret_cast<float*>(memory) + warp_of_block() * S::written_tile;
 #pragma unroll
   for (int m = 0; m < S::M; ++m) {
-    all.template write<S>(at.b, at.h, at.row(m), rows.dqueries[m], own);
+    all.template write<S>(all.out, at.b, at.h, at.row(m), rows.dqueries[m], own);
   }
 }
 
@@ -122,7 +123,8 @@ void tensor_attention_backward(const AttentionBackward& k, CudaStream& stream) {
                    .shared = gradient_shared<S>},
                   all);
   });
-  launch_tensor_dkeys(all, stream);
+  const int64_t parts = dkeys_parts_begin(attention_shape(k.qkv, k.y, k.heads));
+  launch_tensor_dkeys(all, k.workspace.as<float>() + parts, stream);
 }
 
 }  // namespace spool::cuda

@@ -13,6 +13,12 @@ struct Gradient {
   void* data;
   int64_t text, row;
   bool f32, accumulate;
+
+  // Rows of `columns` numbers, from number `at` on.
+  template <class G>
+  __device__ RowSink<G> rows(int64_t at, int count, int columns) const {
+    return {static_cast<G*>(data) + at, row, count, columns, accumulate};
+  }
 };
 
 // The arguments of both kernels.
@@ -23,20 +29,16 @@ struct TensorBackward {
   Gradient out;
   float scale;  // as given
 
-  // Writes `factor` times a warp's rows, 16 of them, of head h among all heads.
+  // Writes a warp's rows, 16 of them, of head h of `to`.
   template <class S>
-  __device__ void write(unsigned b, unsigned h, int row, float (&x)[S::D / 8][4],
-                        float* memory) const {
+  __device__ void write(const Gradient& to, unsigned b, unsigned h, int row,
+                        float (&x)[S::D / 8][4], float* memory) const {
     const int count = in.T - row;
-    const int64_t at = b * out.text + row * out.row + int64_t{h} * in.D;
-    if (out.f32) {
-      const RowSink<float> to{static_cast<float*>(out.data) + at, out.row, count, in.D,
-                              out.accumulate};
-      write_rows<S>(to, x, memory);
+    const int64_t at = b * to.text + row * to.row + int64_t{h} * in.D;
+    if (to.f32) {
+      write_rows<S>(to.rows<float>(at, count, in.D), x, memory);
     } else {
-      const RowSink<bf16> to{static_cast<bf16*>(out.data) + at, out.row, count, in.D,
-                             out.accumulate};
-      write_rows<S>(to, x, memory);
+      write_rows<S>(to.rows<bf16>(at, count, in.D), x, memory);
     }
   }
 };
@@ -47,7 +49,7 @@ template <class S>
 constexpr size_t gradient_shared = std::max((2 * S::row_tile + 4 * S::other_tile) * sizeof(bf16),
                                             S::warps* S::written_tile * sizeof(float));
 
-// Writes dk and dv.
-void launch_tensor_dkeys(const TensorBackward&, const CudaStream&);
+// Writes dk and dv.  `parts`: memory for those of parts of the query heads.
+void launch_tensor_dkeys(const TensorBackward&, float* parts, const CudaStream&);
 
 }  // namespace spool::cuda

@@ -1,8 +1,10 @@
 // A block computes dk and dv of a tile of keys of one key head; it loops over the tiles of queries
-// that see some of them, of each query head that shares the key head in turn.  Scores are
-// transposed, s[j,i], as keys are the rows of a block here.
+// that see some of them, of each query head that shares the key head in turn, or of a part of these
+// (kernels/tensor_attention_sizes.h).  Scores are transposed, s[j,i], as keys are the rows of a
+// block here.
 
 #include "spool/kernels/cuda/tensor_attention_backward.cuh"
+#include "spool/kernels/tensor_attention_sizes.h"
 
 namespace spool::cuda {
 namespace {
@@ -41,22 +43,32 @@ struct QueryCursor {
   }
 };
 
+// The parts of the query heads that share a key head, and the memory of their dk and dv; null if
+// there is one part, which is written to the gradient.
+struct KeyParts {
+  float* sums;  // (count, B, T, 2 Hkv, D)
+  unsigned heads, count;
+};
+
 // A block's tile of keys of one key head, and the queries that see some of them.  Tiles that are
 // seen the most go first.
 template <class S>
 struct KeyPlace {
-  unsigned b, kv;
+  unsigned part, b, kv;
   int begin, first_query, end_query;
 
-  __device__ explicit KeyPlace(const TensorHeads& all)
-      : b(blockIdx.x / all.Hkv % all.B),
+  __device__ KeyPlace(const TensorHeads& all, unsigned parts)
+      : part(blockIdx.x / all.Hkv % parts),
+        b(blockIdx.x / (all.Hkv * parts) % all.B),
         kv(blockIdx.x % all.Hkv),
-        begin(static_cast<int>(blockIdx.x / (all.Hkv * all.B)) * S::rows),
+        begin(static_cast<int>(blockIdx.x / (all.Hkv * parts * all.B)) * S::rows),
         first_query(all.causal ? begin : 0),
         end_query(end_of(all)) {}
 
-  __device__ QueryCursor first(unsigned group) const {
-    return {kv * group, (kv + 1) * group, first_query, first_query, end_query};
+  __device__ QueryCursor first(unsigned group, unsigned heads) const {
+    const unsigned first_head = kv * group + part * heads;
+    return {first_head, min(first_head + heads, (kv + 1) * group), first_query, first_query,
+            end_query};
   }
   // The first of a warp's keys, of the m-th 16.
   __device__ int row(int m) const { return begin + warp_of_block() * S::warp_rows + 16 * m; }
@@ -171,16 +183,27 @@ struct QueryTiles {
   }
 };
 
+__device__ Gradient gradient_of_part(const TensorBackward& all, const KeyParts& parts,
+                                     unsigned part) {
+  const int64_t row = int64_t{2} * all.in.Hkv * all.in.D, text = all.in.T * row;
+  return {.data = parts.sums + part * all.in.B * text,
+          .text = text,
+          .row = row,
+          .f32 = true,
+          .accumulate = false};
+}
+
 template <class S>
-__global__ void __launch_bounds__(S::threads, 2) tensor_dkeys_kernel(TensorBackward all) {
+__global__ void __launch_bounds__(S::threads, 2)
+    tensor_dkeys_kernel(TensorBackward all, KeyParts parts) {
   SPOOL_SHARED_DYNAMIC(bf16, memory);
   const TensorHeads& in = all.in;
-  const KeyPlace<S> at(in);
+  const KeyPlace<S> at(in, parts.count);
   bf16* const own_values = memory + S::row_tile;
   const QueryTiles<S> tiles{all, at.b, own_values + S::row_tile};
   copy_tile_rows<S, S::rows>(memory, in.keys.rows(at.b, at.kv), at.begin, in.T, in.D);
   copy_tile_rows<S, S::rows>(own_values, in.values.rows(at.b, at.kv), at.begin, in.T, in.D);
-  QueryCursor now = at.first(in.group());
+  QueryCursor now = at.first(in.group(), parts.heads);
   tiles.copy(now, 0);
   OwnRows<S> keys(memory), values(own_values);
   KeyGradients<S> rows(in, at.row(0));
@@ -198,29 +221,75 @@ __global__ void __launch_bounds__(S::threads, 2) tensor_dkeys_kernel(TensorBackw
   }
   scale_by<S::M, S::D>(rows.dkeys, all.scale);
   float* const own = reinterpret_cast<float*>(memory) + warp_of_block() * S::written_tile;
+  const Gradient to = parts.sums ? gradient_of_part(all, parts, at.part) : all.out;
+  const unsigned head = parts.sums ? at.kv : in.H + at.kv;
 #pragma unroll
   for (int m = 0; m < S::M; ++m) {
-    all.template write<S>(at.b, in.H + at.kv, at.row(m), rows.dkeys[m], own);
-    all.template write<S>(at.b, in.H + in.Hkv + at.kv, at.row(m), rows.dvalues[m], own);
+    all.template write<S>(to, at.b, head, at.row(m), rows.dkeys[m], own);
+    all.template write<S>(to, at.b, head + in.Hkv, at.row(m), rows.dvalues[m], own);
   }
+}
+
+constexpr int add_parts_block = 256, add_parts_width = 8;
+
+// Adds the parts in their order; a thread has 8 numbers of each.
+template <class G>
+__global__ void __launch_bounds__(add_parts_block)
+    add_dkeys_parts_kernel(const float* parts, unsigned count, int64_t each, RowSink<G> to) {
+  const int64_t at = (int64_t{blockIdx.x} * add_parts_block + threadIdx.x) * add_parts_width;
+  if (at >= each) return;
+  float sum[add_parts_width] = {};
+#pragma unroll 4
+  for (unsigned part = 0; part < count; ++part) {
+    const float* const from = parts + part * each + at;
+    const Four low = load_four(from), high = load_four(from + 4);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      sum[k] += low.at[k];
+      sum[4 + k] += high.at[k];
+    }
+  }
+  to.put(static_cast<int>(at / to.D), static_cast<int>(at % to.D), sum);
 }
 
 template <int D>
 using DkeysTiling = TensorTiling<D, D <= 64 ? 2 : 1, 32, D == 32 || D == 96>;
 
+template <class G>
+void add_parts(const TensorBackward& all, const KeyParts& parts, const CudaStream& stream) {
+  const TensorHeads& in = all.in;
+  const int rows = static_cast<int>(in.B) * in.T, columns = 2 * static_cast<int>(in.Hkv) * in.D;
+  const RowSink<G> to{static_cast<G*>(all.out.data) + int64_t{in.H} * in.D, all.out.row, rows,
+                      columns, all.out.accumulate};
+  const int64_t each = int64_t{rows} * columns;
+  launch_kernel(
+      stream, add_dkeys_parts_kernel<G>,
+      {.grid = dim3(unsigned(ceil_div<int64_t>(each, int64_t{add_parts_block} * add_parts_width))),
+       .block = dim3(add_parts_block)},
+      static_cast<const float*>(parts.sums), parts.count, each, to);
+}
+
 }  // namespace
 
-void launch_tensor_dkeys(const TensorBackward& all, const CudaStream& stream) {
-  dispatch_tensor_head(all.in.D, [&](auto head) {
+void launch_tensor_dkeys(const TensorBackward& all, float* parts, const CudaStream& stream) {
+  const TensorHeads& in = all.in;
+  const DkeysParts cut = dkeys_parts({.B = in.B, .T = in.T, .H = in.H, .Hkv = in.Hkv, .D = in.D});
+  const KeyParts of{.sums = cut.count > 1 ? parts : nullptr,
+                    .heads = static_cast<unsigned>(cut.heads),
+                    .count = static_cast<unsigned>(cut.count)};
+  dispatch_tensor_head(in.D, [&](auto head) {
     using S = DkeysTiling<decltype(head)::value>;
     constexpr size_t shared = gradient_shared<S> + 2 * sizeof(QueryNumbers<S>);
-    static_assert(shared <= max_block_shared);
-    const unsigned tiles = static_cast<unsigned>(ceil_div(all.in.T, S::rows));
-    launch_kernel(
-        stream, tensor_dkeys_kernel<S>,
-        {.grid = dim3(all.in.B * all.in.Hkv * tiles), .block = dim3(S::threads), .shared = shared},
-        all);
+    static_assert(shared <= max_block_shared && S::rows == dkeys_tile(S::D));
+    const unsigned tiles = static_cast<unsigned>(ceil_div(in.T, S::rows));
+    launch_kernel(stream, tensor_dkeys_kernel<S>,
+                  {.grid = dim3(in.B * in.Hkv * of.count * tiles),
+                   .block = dim3(S::threads),
+                   .shared = shared},
+                  all, of);
   });
+  if (!of.sums) return;
+  all.out.f32 ? add_parts<float>(all, of, stream) : add_parts<bf16>(all, of, stream);
 }
 
 }  // namespace spool::cuda

@@ -1,7 +1,7 @@
 // What computes attention on cuda, and how cuDNN's backward is cut into parts: both by shapes,
 // types and architecture alone.
 
-#include "spool/kernels/attention_sizes.h"
+#include "spool/kernels/tensor_attention_sizes.h"
 #include "tests/kernels/attention_shapes.h"
 
 namespace spool::testing {
@@ -129,6 +129,52 @@ TEST(AttentionChoice, DecidesTheWorkspace) {
   EXPECT_GT(bytes(backward_of(s), hopper), 100 * delta);
   const size_t any = bytes(backward_of(s, {.order = SumOrder::any}), hopper);
   EXPECT_LT(any, bytes(backward_of(s), hopper) / 2);
+}
+
+// Blocks of dk and dv, of all parts.
+int64_t dkeys_blocks(const AttentionShape& s) {
+  const int64_t tile = s.D <= 64 ? 128 : 64;
+  return s.B * s.Hkv * ((s.T + tile - 1) / tile) * cuda::dkeys_parts(s).count;
+}
+
+TEST(AttentionChoice, SplitsQueryHeadsWhereKeyHeadsAreFew) {
+  std::vector<AttentionShape> all = tested_shapes();
+  for (const AttentionShape& s : shapes_of_models()) all.push_back(s);
+  for (const int64_t T : {1, 64, 700, 2048}) {
+    for (const int64_t B : {1, 3, 20}) all.push_back({.B = B, .T = T, .H = 32, .Hkv = 4, .D = 64});
+  }
+  for (const AttentionShape& s : all) {
+    const cuda::DkeysParts parts = cuda::dkeys_parts(s);
+    const int64_t group = s.H / s.Hkv;
+    EXPECT_TRUE(dkeys_blocks(s) >= 264 || parts.count == group);
+    EXPECT_GE(parts.heads * parts.count, group);
+    EXPECT_LT(parts.heads * (parts.count - 1), group);
+    // None where there are blocks enough.
+    EXPECT_TRUE(parts.count == 1 || dkeys_blocks(s) / parts.count < 264);
+  }
+  const AttentionShape llama{.B = 1, .T = 2048, .H = 32, .Hkv = 8, .D = 64};
+  EXPECT_EQ(cuda::dkeys_parts(llama).count, 4);
+  EXPECT_EQ(cuda::dkeys_parts(changed(llama, &AttentionShape::B, 2)).count, 2);
+  EXPECT_EQ(cuda::dkeys_parts(changed(llama, &AttentionShape::B, 3)).count, 1);
+}
+
+TEST(AttentionChoice, PartsOfTheQueryHeadsTakeMemoryAndTime) {
+  const AttentionShape few{.B = 1, .T = 101, .H = 6, .Hkv = 2, .D = 16},
+      own = changed(few, &AttentionShape::Hkv, 6);
+  const auto on = [](const AttentionShape& s, const CudaArchitecture& a) {
+    return workspace_bytes(backward_of(s), a);
+  };
+  // Delta, of 606 numbers, and three parts of dk and dv from a multiple of 16 bytes on.
+  EXPECT_EQ(on(few, without), 4U * (608 + 3 * 101 * 2 * 2 * 16));
+  EXPECT_EQ(on(own, without), 4U * 606);
+  const auto added = [](const AttentionShape& s) {
+    return cost_on(backward_of(s), without).bytes - backward_of(s).cost().bytes;
+  };
+  EXPECT_EQ(added(few), 2.0 * 4 * 3 * 101 * 2 * 2 * 16);
+  EXPECT_EQ(added(own), 0);
+  AttentionBackward none = backward_of(few);
+  none.dqkv = {};
+  EXPECT_EQ(workspace_bytes(none, without), 0U);
 }
 
 // Expects every text and key head in exactly one part, and no part above the cut's sizes.

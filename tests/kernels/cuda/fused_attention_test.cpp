@@ -1,7 +1,7 @@
 // Attention by cuDNN.  On an emulated device a stand-in takes cuDNN's place.
 
 #include "spool/kernels/attention.h"
-#include "spool/kernels/attention_sizes.h"
+#include "spool/kernels/tensor_attention_sizes.h"
 #include "tests/kernels/cuda_testing.h"
 #include "tests/runtime/environment.h"
 
@@ -135,8 +135,8 @@ TEST_F(CudaFusedAttention, WithoutItTheOtherKernelsRun) {
     const Tensors t(s, *stream);
     forward(t.forward(s));
     AttentionBackward k = t.backward(s);
-    const Tensor delta({t.lse.shape(), DType::f32}, *stream);
-    k.workspace = delta;
+    const Tensor memory = workspace(cuda::tensor_backward_bytes(s), *stream);
+    k.workspace = memory;
     backward(k);
     return t.all();
   };

@@ -2,8 +2,10 @@
 // Attention on tensor cores, called past the choice between the kernels on cuda.
 
 #include "spool/kernels/cuda/tensor_attention.cuh"
+#include "spool/kernels/tensor_attention_sizes.h"
 #include "tests/kernels/attention_testing.h"
 #include "tests/kernels/cuda_testing.h"
+#include "tests/runtime/environment.h"
 
 namespace spool::testing {
 namespace {
@@ -56,7 +58,9 @@ struct Pass : AttentionTensors {
   }
   void backward(const Grad& to) const {
     if (!on_cuda()) return AttentionTensors::backward(c, scale, to);
-    const Tensor delta = unset(lse.shape(), DType::f32, qkv.stream());
+    const size_t bytes = cuda::tensor_backward_bytes(cuda::attention_shape(qkv, y, c.heads()));
+    const auto floats = static_cast<int64_t>(bytes / sizeof(float));
+    const Tensor workspace = unset({floats}, DType::f32, qkv.stream());
     cuda::tensor_attention_backward({.dqkv = to,
                                      .dy = dy,
                                      .qkv = qkv,
@@ -66,7 +70,7 @@ struct Pass : AttentionTensors {
                                      .scale = scale,
                                      .mask = c.mask,
                                      .first = first,
-                                     .workspace = delta},
+                                     .workspace = workspace},
                                     cuda_stream());
   }
   Numbers both() const {
@@ -131,6 +135,77 @@ TEST_F(CudaTensorAttention, AddsToAGradientOfEitherType) {
     expect_backward(c, DType::bf16, /*accumulate=*/true);
     expect_backward(c, DType::f32, /*accumulate=*/true);
     expect_backward(c, DType::f32, /*accumulate=*/false);
+  }
+}
+
+// Parts of one head each, and of two with one left over.
+TEST_F(CudaTensorAttention, PartsOfTheQueryHeadsMatchTheCpu) {
+  const auto parts = [](const AttentionCase& c) {
+    return cuda::dkeys_parts({.B = c.B, .T = c.T, .H = c.H, .Hkv = c.Hkv, .D = c.D}).count;
+  };
+  const AttentionCase many{1, 1, 32, 1, 16}, three{132, 3, 5, 1, 16};
+  EXPECT_EQ(parts(many), 32);
+  EXPECT_EQ(parts(three), 3);
+  expect_backward(three, DType::bf16, /*accumulate=*/false);
+  for (const AttentionCase& c :
+       {many, AttentionCase{1, 33, 32, 1, 32}, AttentionCase{1, 65, 3, 1, 128}}) {
+    expect_backward(c, DType::bf16, /*accumulate=*/false);
+    expect_backward(c, DType::f32, /*accumulate=*/true);
+  }
+  expect_backward({1, 131, 6, 2, 64, Mask::none}, DType::bf16, /*accumulate=*/true);
+}
+
+// A part alone is written to the gradient; parts are rounded to bf16 once, after they are added: so
+// a group has the bits of its heads added in f32.
+TEST_F(CudaTensorAttention, PartsAreAddedInOrderAndRoundedOnce) {
+  const int64_t T = 70, D = 16, H = 3;
+  const auto stream = cuda_stream();
+  const Pass all({1, T, H, 1, D}, DType::bf16, *stream);
+  all.forward();
+  all.backward(all.dqkv);
+  const Numbers qkv = values(all.qkv), dy = values(all.dy), found = values(all.dqkv);
+  std::vector<float> sums(static_cast<size_t>(T * 2 * D));
+  for (int64_t h = 0; h < H; ++h) {
+    const Pass one({1, T, 1, 1, D}, DType::f32, *stream);
+    std::vector<bf16> own, own_dy;
+    for (int64_t t = 0; t < T; ++t) {
+      for (int64_t d = 0; d < 3 * D; ++d) {
+        const int64_t at = d < D ? h * D + d : (H - 1) * D + d;
+        own.push_back(bf16(static_cast<float>(qkv[static_cast<size_t>(t * (H + 2) * D + at)])));
+      }
+      for (int64_t d = 0; d < D; ++d) {
+        own_dy.push_back(bf16(static_cast<float>(dy[static_cast<size_t>((t * H + h) * D + d)])));
+      }
+    }
+    write<bf16>(one.qkv, own);
+    write<bf16>(one.dy, own_dy);
+    one.forward();
+    one.backward(one.dqkv);
+    const Numbers part = values(one.dqkv);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += static_cast<float>(part[i / (2 * D) * 3 * D + D + i % (2 * D)]);
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const double wanted = static_cast<float>(bf16(sums[i]));
+    ASSERT_EQ(found[i / (2 * D) * (H + 2) * D + H * D + i % (2 * D)], wanted) << i;
+  }
+}
+
+// Parts are memory that a rehearsal sees.
+TEST_F(CudaTensorAttention, ItsPeakIsForetold) {
+  const EnvironmentVariable off("SPOOL_CUDNN", "0");
+  const auto peak = [](Stream& stream, const AttentionCase& c) {
+    const Pass pass(c, DType::bf16, stream);
+    pass.AttentionTensors::forward(c, c.scale());
+    pass.AttentionTensors::backward(c, c.scale(), pass.dqkv);
+    stream.synchronize();
+    return stream.memory().peak;
+  };
+  for (const AttentionCase& c : {AttentionCase{1, 33, 8, 1, 16}, AttentionCase{2, 40, 2, 2, 16}}) {
+    const auto stream = cuda_stream();
+    MetaStream meta(Machine{.architecture = stream->architecture()});
+    EXPECT_EQ(peak(meta, c), peak(*stream, c));
   }
 }
 
