@@ -286,7 +286,7 @@ TEST_F(CudaTensorAttention, WithoutAMaskTheMissingKeysOfATileHaveNoWeight) {
     const Pass pass(c, DType::bf16, stream);
     const Numbers some = values(pass.qkv);
     std::vector<bf16> all;
-    for (const double x : some) all.push_back(bf16(static_cast<float>(x)));
+    for (const double x : some) all.emplace_back(static_cast<float>(x));
     for (size_t i = 0; i < all.size(); i += 48) all[i] = bf16(100.0f), all[i + 16] = bf16(-100.0f);
     write<bf16>(pass.qkv, all);
     return pass.both();
