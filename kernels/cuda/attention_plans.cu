@@ -92,9 +92,17 @@ std::string describe(const FusedShape& s) {
                   " heads of ", s.part.D);
 }
 
+constexpr const char* without_cudnn = "; set SPOOL_CUDNN=0 in the environment to run without cuDNN";
+
 [[noreturn]] void fail_cudnn(const std::string& what, const FusedShape& s) {
-  fail(ErrorKind::device, "cuDNN: attention of ", describe(s), ": ", what,
-       "; set SPOOL_CUDNN=0 in the environment to run without cuDNN");
+  fail(ErrorKind::device, "cuDNN: attention of ", describe(s), ": ", what, without_cudnn);
+}
+
+// For a library that loads and does not work, for want of a driver, of NVRTC or of its own parts.
+void check_cudnn(cudnnStatus_t status, const char* call) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  fail(ErrorKind::device, "cuDNN: ", call, " failed with ", fe::detail::get_error_string(status),
+       ": ", fe::detail::get_last_error_string_(), without_cudnn);
 }
 
 // The tensors of a graph, whose dimensions are text, head, token and element.
@@ -235,13 +243,13 @@ CudaRuntime runtime_without_device() {
 
 CudnnHandle::CudnnHandle(void* stream) {
   cudnnHandle_t made = nullptr;
-  if (fe::detail::create_handle(&made) != CUDNN_STATUS_SUCCESS) {
-    fail(ErrorKind::device, "cuDNN: cudnnCreate failed");
-  }
+  check_cudnn(fe::detail::create_handle(&made), "cudnnCreate");
   handle_ = made;
-  if (fe::detail::set_stream(made, static_cast<cudaStream_t>(stream)) != CUDNN_STATUS_SUCCESS) {
+  try {
+    check_cudnn(fe::detail::set_stream(made, static_cast<cudaStream_t>(stream)), "cudnnSetStream");
+  } catch (...) {
     fe::detail::destroy_handle(made);
-    fail(ErrorKind::device, "cuDNN: cudnnSetStream failed");
+    throw;
   }
 }
 

@@ -159,6 +159,19 @@ TEST_F(CudnnPlans, TakeMostOfTheDeclaredWorkspace) {
   }
 }
 
+// Also of a library that loads on a machine with a device, and lacks NVRTC or parts of its own.
+TEST_F(CudnnPlans, SayWhyTheLibraryDoesNotWork) {
+  try {
+    const cuda::CudnnHandle handle(nullptr);
+    GTEST_SKIP() << "there is a device here, with which cuDNN works";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::device);
+    const std::string said = e.what();
+    EXPECT_NE(said.find("cudnnCreate failed with CUDNN_STATUS_"), std::string::npos) << said;
+    EXPECT_NE(said.find("set SPOOL_CUDNN=0"), std::string::npos) << said;
+  }
+}
+
 }  // namespace
 }  // namespace spool::testing
 
