@@ -171,10 +171,10 @@ TEST_F(CudaTensorAttention, PartsAreAddedInOrderAndRoundedOnce) {
     for (int64_t t = 0; t < T; ++t) {
       for (int64_t d = 0; d < 3 * D; ++d) {
         const int64_t at = d < D ? h * D + d : (H - 1) * D + d;
-        own.push_back(bf16(static_cast<float>(qkv[static_cast<size_t>(t * (H + 2) * D + at)])));
+        own.emplace_back(static_cast<float>(qkv[static_cast<size_t>(t * (H + 2) * D + at)]));
       }
       for (int64_t d = 0; d < D; ++d) {
-        own_dy.push_back(bf16(static_cast<float>(dy[static_cast<size_t>((t * H + h) * D + d)])));
+        own_dy.emplace_back(static_cast<float>(dy[static_cast<size_t>((t * H + h) * D + d)]));
       }
     }
     write<bf16>(one.qkv, own);
@@ -256,7 +256,7 @@ TEST_F(CudaTensorAttention, LargeScoresDoNotOverflow) {
     pass.scale = 1;
     std::vector<bf16> large;
     for (const double x : values(pass.qkv)) {
-      large.push_back(bf16(std::round(30 * static_cast<float>(x))));
+      large.emplace_back(std::round(30 * static_cast<float>(x)));
     }
     write<bf16>(pass.qkv, large);
     pass.forward();
