@@ -33,7 +33,29 @@ __device__ __forceinline__ void put_partials(const Floats<width>& sum, int64_t t
   partials[column] = total;
 }
 
-// Block (tile, g): partials[g, c] = sum of f(n, c) over the rows n of group g.
+// Adds f(n, c) of every sum_warps-th row from n to `end`, four of them under way at a time.
+template <int width, class F>
+__device__ __forceinline__ void add_loaded(const F& f, int64_t n, int64_t end, int64_t c,
+                                           Floats<width>& sum) {
+  constexpr int in_flight = 4;
+  for (; n < end; n += in_flight * sum_warps) {
+    decltype(f.template load<width>(n, c)) loaded[in_flight];
+#pragma unroll
+    for (int u = 0; u < in_flight; ++u) {
+      loaded[u] = f.template load<width>(n + u * sum_warps < end ? n + u * sum_warps : n, c);
+    }
+#pragma unroll
+    for (int u = 0; u < in_flight; ++u) {
+      const bool in_range = n + u * sum_warps < end;  // a sum, never -0, keeps its bits with + 0
+      const Floats<width> x = f.floats(loaded[u]);
+#pragma unroll
+      for (int k = 0; k < width; ++k) sum.at[k] += in_range ? x.at[k] : 0;
+    }
+  }
+}
+
+// Block (tile, g): partials[g, c] = sum of f(n, c) over the rows n of group g.  f.at<width>(n, c)
+// gives the numbers; f.load() and f.floats(), where there are both, keep more loads under way.
 template <int width, class F>
 __global__ void __launch_bounds__(sum_warps* warp_lanes)
     sum_rows(F f, int64_t N, int64_t C, int64_t rows, float* partials) {
@@ -42,7 +64,9 @@ __global__ void __launch_bounds__(sum_warps* warp_lanes)
   const int64_t c = (int64_t{blockIdx.x} * warp_lanes + lane) * width, begin = blockIdx.y * rows;
   const int64_t end = begin + rows < N ? begin + rows : N;
   Floats<width> sum = {};
-  if (c < C) {
+  if constexpr (requires { f.template load<width>(begin, c); }) {
+    if (c < C) add_loaded<width>(f, begin + warp, end, c, sum);
+  } else if (c < C) {
 #pragma unroll 4
     for (int64_t n = begin + warp; n < end; n += sum_warps) {
       const Floats<width> x = f.template at<width>(n, c);

@@ -1,5 +1,7 @@
 #include "spool/kernels/copy.h"
 
+#include <algorithm>
+
 #include "spool/kernels/copy_loops.h"
 #include "spool/kernels/cuda/map.cuh"
 
@@ -98,6 +100,51 @@ __global__ void __launch_bounds__(tile_block) copy_tiles(Tiles<T, Out> k) {
   }
 }
 
+// The same for a tile of 64 x 64, of which a thread moves 8 neighbours of `in` at a time, and writes
+// 8 neighbours of `out`.
+constexpr int wide_tile = 64, wide_units = wide_tile / map_width,
+              wide_rows = tile_block / wide_units;
+
+template <class T, class Out>
+__global__ void __launch_bounds__(tile_block) copy_wide_tiles(Tiles<T, Out> k) {
+  constexpr int passes = wide_tile / wide_rows;
+  SPOOL_SHARED_2D(T, shared, wide_tile, wide_tile + 4 / static_cast<int>(sizeof(T)));
+  const int x = static_cast<int>(threadIdx.x) % wide_units * map_width,
+            y = static_cast<int>(threadIdx.x) / wide_units;
+  int64_t number = quotient(blockIdx.x, k.spans);
+  const int64_t to = (blockIdx.x - number * k.spans) * wide_tile;  // along of_out
+  const int64_t bands = quotient(number, k.bands);
+  const int64_t from = (number - bands * k.bands) * wide_tile;  // along of_in
+  number = bands;
+  Row row;
+  row.add(k.inner, number);
+  row.add(k.outer, number);
+  Raw<map_width, T> raw[passes];
+#pragma unroll
+  for (int p = 0; p < passes; ++p) {
+    const int j = y + p * wide_rows;
+    const bool in_range = to + j < k.of_out.extent && from + x < k.of_in.extent;
+    raw[p] = load_raw<map_width>(k.in + row.in + (to + j) * k.of_out.in + from + x, in_range);
+  }
+#pragma unroll
+  for (int p = 0; p < passes; ++p) {
+    T all[map_width];
+    memcpy(all, raw[p].at, sizeof all);
+#pragma unroll
+    for (int e = 0; e < map_width; ++e) shared[y + p * wide_rows][x + e] = all[e];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int p = 0; p < passes; ++p) {
+    const int i = y + p * wide_rows;
+    if (to + x >= k.of_out.extent || from + i >= k.of_in.extent) continue;
+    Floats<map_width> values;
+#pragma unroll
+    for (int e = 0; e < map_width; ++e) values.at[e] = to_float(shared[x + e][i]);
+    k.out.template put<map_width>(row.out + (from + i) * k.of_in.out + to + x, values);
+  }
+}
+
 dim3 grid_of(int64_t blocks) {
   check(blocks < int64_t{1} << 31, "a copy on cuda: ", blocks, " blocks are more than 2^31 - 1");
   return dim3(unsigned(blocks));
@@ -125,21 +172,38 @@ void launch_rows(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& ou
       {.grid = grid_of(ceil_div<int64_t>(all.count, map_block)), .block = dim3(map_block)}, all);
 }
 
+// Whether both sides of all tiles can be moved by eights, and are long enough to fill wide tiles.
+template <class T, class Out>
+bool by_eights(const Tiles<T, Out>& all) {
+  const auto whole = [](int64_t n) { return n % map_width == 0; };
+  bool eights =
+      (reinterpret_cast<uintptr_t>(all.in) | reinterpret_cast<uintptr_t>(all.out.data)) % 16 == 0 &&
+      whole(all.of_in.extent) && whole(all.of_in.out) && whole(all.of_out.extent) &&
+      whole(all.of_out.in) && std::min(all.of_in.extent, all.of_out.extent) >= tile;
+  for (const Loop& loop : {all.outer, all.inner}) {
+    eights = eights && (loop.extent == 1 || (whole(loop.in) && whole(loop.out)));
+  }
+  return eights;
+}
+
 template <class T, class Out>
 void launch_tiles(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& out, const T* in) {
   const size_t neighbours = loops.neighbours();
-  const Loop of_in(loops.loops[neighbours]), of_out(loops.last());
-  const Tiles<T, Out> all{.out = out,
-                          .in = in,
-                          .of_in = of_in,
-                          .of_out = of_out,
-                          .outer = Loop(loops.loops[neighbours == 0 ? 1 : 0]),
-                          .inner = Loop(loops.loops[neighbours == 2 ? 1 : 2]),
-                          .bands = ceil_div<int64_t>(of_in.extent, tile),
-                          .spans = ceil_div<int64_t>(of_out.extent, tile)};
+  Tiles<T, Out> all{.out = out,
+                    .in = in,
+                    .of_in = Loop(loops.loops[neighbours]),
+                    .of_out = Loop(loops.last()),
+                    .outer = Loop(loops.loops[neighbours == 0 ? 1 : 0]),
+                    .inner = Loop(loops.loops[neighbours == 2 ? 1 : 2]),
+                    .bands = 0,
+                    .spans = 0};
+  const bool wide = by_eights(all);
+  const int64_t edge = wide ? wide_tile : tile;
+  all.bands = ceil_div(all.of_in.extent, edge);
+  all.spans = ceil_div(all.of_out.extent, edge);
   const int64_t blocks = all.outer.extent * all.inner.extent * all.bands * all.spans;
-  launch_kernel(stream, copy_tiles<T, Out>, {.grid = grid_of(blocks), .block = dim3(tile_block)},
-                all);
+  launch_kernel(stream, wide ? copy_wide_tiles<T, Out> : copy_tiles<T, Out>,
+                {.grid = grid_of(blocks), .block = dim3(tile_block)}, all);
 }
 
 template <class T, class Out>

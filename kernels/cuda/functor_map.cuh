@@ -4,6 +4,7 @@
 
 #include "spool/kernels/cuda/column_sums.cuh"
 #include "spool/kernels/cuda/map_source.cuh"
+#include "spool/kernels/cuda/map_sums.cuh"
 #include "spool/kernels/map.h"
 #include "spool/kernels/map_sizes.h"
 
@@ -74,6 +75,7 @@ struct Terms {
 
   template <int n>
   struct Loaded {
+    static constexpr int width = n;
     Raw<n, T> dy;
     Elements<n, T> slots[inputs + 1];
   };
@@ -112,11 +114,6 @@ struct Terms {
           f, ElementOf<n>{in, j}, std::make_index_sequence<Derivative::parameters>());
     }
     return out;
-  }
-  template <int k, int n>
-  __device__ __forceinline__ Floats<n> by(int64_t i, const Place& place) const {
-    constexpr bool whole = inputs == 1;
-    return by<k, n, whole>(load<n, whole>(i, place, uint32_t{1} << k));
   }
   template <class Derivative, int n, bool whole, size_t... s>
   __device__ __forceinline__ void read(Floats<n>* in, const Loaded<n>& all,
@@ -173,55 +170,23 @@ struct WholeEach {
 template <class F, int inputs, int k, class T>
 struct TermAt {
   Terms<F, inputs, T> terms;
+  static constexpr bool whole = inputs == 1;
   template <int width>
-  __device__ Floats<width> at(int64_t n, int64_t c) const {
+  __device__ __forceinline__ auto load(int64_t n, int64_t c) const {
     Place place(0, 0);
     place.row = n;
     place.column = c;
-    return terms.template by<k, width>(n * terms.columns + c, place);
+    return terms.template load<width, whole>(n * terms.columns + c, place, uint32_t{1} << k);
+  }
+  template <class Loaded>
+  __device__ __forceinline__ auto floats(const Loaded& loaded) const {
+    return terms.template by<k, Loaded::width, whole>(loaded);
+  }
+  template <int width>
+  __device__ Floats<width> at(int64_t n, int64_t c) const {
+    return floats(load<width>(n, c));
   }
 };
-
-constexpr int term_block = 256;
-
-// Block r's sum of the terms by input k over row r.
-template <class F, int inputs, int k, class T, class Out>
-__global__ void __launch_bounds__(term_block)
-    sum_of_row(TermAt<F, inputs, k, T> term, Sink<Out> dx) {
-  SPOOL_SHARED(double, scratch, warp_lanes);
-  double mine = 0;
-  for (int64_t c = threadIdx.x; c < term.terms.columns; c += term_block) {
-    mine += term.template at<1>(blockIdx.x, c).at[0];
-  }
-  const double sum = block_sum(mine, scratch);
-  if (threadIdx.x == 0) dx.put(blockIdx.x, Floats<1>{{static_cast<float>(sum)}});
-}
-
-// Block b's sum over piece b of all elements.
-template <class F, int inputs, int k, class T>
-__global__ void __launch_bounds__(term_block)
-    sum_of_piece(Terms<F, inputs, T> terms, int64_t count, double* partials) {
-  SPOOL_SHARED(double, scratch, warp_lanes);
-  const int64_t begin = int64_t{blockIdx.x} * map_details::number_piece;
-  const int64_t rest = count - begin;
-  const int64_t end = begin + (rest < map_details::number_piece ? rest : map_details::number_piece);
-  double mine = 0;
-  for (int64_t i = begin + threadIdx.x; i < end; i += term_block) {
-    mine += terms.template by<k, 1>(i, Place(i, terms.columns)).at[0];
-  }
-  const double sum = block_sum(mine, scratch);
-  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-}
-
-template <class Out>
-__global__ void __launch_bounds__(term_block)
-    sum_of_pieces(const double* partials, int64_t count, Sink<Out> dx) {
-  SPOOL_SHARED(double, scratch, warp_lanes);
-  double mine = 0;
-  for (int64_t i = threadIdx.x; i < count; i += term_block) mine += partials[i];
-  const double sum = block_sum(mine, scratch);
-  if (threadIdx.x == 0) dx.put(0, Floats<1>{{static_cast<float>(sum)}});
-}
 
 template <class F, int inputs, class T>
 class MapBackwardOnCuda {
@@ -259,44 +224,48 @@ class MapBackwardOnCuda {
       std::byte* const partials = workspace_;
       workspace_ += map_details::cuda_sum_bytes(broadcast(k), k_.dy.shape());
       const TermAt<F, inputs, k, T> term{terms_};
-      const int64_t N = map_details::count_rows(k_.dy.shape()), C = k_.dy.shape().row();
-      if (broadcast(k) == Broadcast::row) return sum_to_row(term, N, C, dx(k), partials);
+      const int64_t N = map_details::count_rows(k_.dy.shape());
+      if (broadcast(k) == Broadcast::row) {
+        return sum_columns<T>(stream_, term, N, dx(k), reinterpret_cast<float*>(partials),
+                              by_eights());
+      }
       dispatch_gradient<T>(dx(k).view.dtype(), [&](auto out) {
-        using Out = decltype(out);
-        const Sink<Out> to(dx(k));
-        if (broadcast(k) == Broadcast::number) return sum_to_number<k>(to, partials);
-        check(N >> 31 == 0, Kernel::name, ": a number for each of ", N,
-              " rows is more than the 2147483647 that a GPU sums at once; cut the batch");
-        if (N == 0) return;
-        launch_kernel(stream_, sum_of_row<F, inputs, k, T, Out>,
-                      {.grid = dim3(unsigned(N)), .block = dim3(term_block)}, term, to);
+        const Sink<decltype(out)> to(dx(k));
+        if (broadcast(k) == Broadcast::number) return sum_to_number(term, to, partials);
+        sum_to_column(term, N, to);
       });
     }
   }
 
-  // sum_columns() without its variant for packs, which would compile each functor once more.
-  template <class Term>
-  void sum_to_row(const Term& term, int64_t N, int64_t C, const Grad& to, std::byte* memory) {
-    if (C == 0) return;
-    auto* const partials = reinterpret_cast<float*>(memory);
-    const RowGroups groups(N, C);
-    if (groups.count > 0) {
-      const dim3 grid(unsigned(ceil_div<int64_t>(C, warp_lanes)), unsigned(groups.count));
-      launch_kernel(stream_, sum_rows<1, Term>,
-                    {.grid = grid, .block = dim3(sum_warps * warp_lanes)}, term, N, C, groups.rows,
-                    partials);
-    }
-    add_up<T>(stream_, {to}, partials, C, groups.count);
+  // Whether terms move by eights.
+  bool by_eights() const {
+    bool aligned = is_aligned(k_.dy) && terms_.columns % map_width == 0;
+    for (const View& slot : k_.slots) aligned = aligned && is_aligned(slot);
+    return aligned;
   }
 
-  template <int k, class Out>
-  void sum_to_number(const Sink<Out>& to, std::byte* memory) {
+  template <class Term, class Out>
+  void sum_to_column(const Term& term, int64_t N, const Sink<Out>& to) {
+    check(N >> 31 == 0, Kernel::name, ": a number for each of ", N,
+          " rows is more than the 2147483647 that a GPU sums at once; cut the batch");
+    if (N == 0) return;
+    const bool eights = by_eights();
+    const int64_t blocks = eights ? ceil_div<int64_t>(N, term_groups) : N;
+    launch_kernel(stream_, eights ? sum_of_row<true, Term, Out> : sum_of_row<false, Term, Out>,
+                  {.grid = dim3(unsigned(blocks)), .block = dim3(term_block)}, term, N, to);
+  }
+
+  template <class Term, class Out>
+  void sum_to_number(const Term& term, const Sink<Out>& to, std::byte* memory) {
     auto* const partials = reinterpret_cast<double*>(memory);
-    const int64_t count = k_.dy.numel(), pieces = ceil_div(count, map_details::number_piece);
+    const int64_t count = k_.dy.numel(), piece = map_details::number_piece;
+    const int64_t pieces = ceil_div(count, piece);
+    const bool eights = by_eights();
     if (pieces > 0) {
-      launch_kernel(stream_, sum_of_piece<F, inputs, k, T>,
-                    {.grid = dim3(unsigned(pieces)), .block = dim3(term_block)}, terms_, count,
-                    partials);
+      launch_kernel(
+          stream_, eights ? sum_of_piece<true, Term> : sum_of_piece<false, Term>,
+          {.grid = dim3(unsigned(pieces)), .block = dim3(eights ? warp_lanes : term_block)}, term,
+          count, piece, partials);
     }
     launch_kernel(stream_, sum_of_pieces<Out>, {.grid = dim3(1), .block = dim3(term_block)},
                   partials, pieces, to);
@@ -314,9 +283,7 @@ class MapBackwardOnCuda {
       any = true;
     }
     if (!any) return;
-    for (const View& slot : k_.slots) aligned = aligned && is_aligned(slot);
-    const bool by_eights = terms_.columns % map_width == 0;
-    map(stream_, k_.dy.numel(), each, aligned && by_eights, k_.dy);
+    map(stream_, k_.dy.numel(), each, aligned && by_eights());
   }
 
   const Kernel& k_;

@@ -40,6 +40,7 @@ inline void sine_and_cosine_of_turns(float half_turns, float* sine, float* cosin
 #define __logf emulator::log
 #define __powf emulator::power
 #define __fdividef emulator::quotient
+#define __fdiv_rn emulator::quotient
 #define sincospif emulator::sine_and_cosine_of_turns
 #define __fmaf_rn emulator::multiply_add
 
