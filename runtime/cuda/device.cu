@@ -29,6 +29,35 @@ void check_driver() {
   }
 }
 
+__global__ void any_kernel() {}
+
+// Makes the device current, which makes CUDA's context on it, and loads a kernel.
+void check_usable(int index, const CudaDevice& device) {
+  const auto refuse = [&](const auto&... why) {
+    fail_setting(ErrorKind::device, {"device"}, "device cuda:", index, ": ", device.name, why...);
+  };
+  const cudaError_t status = cudaSetDevice(index);
+  (void)cudaGetLastError();
+  if (status == cudaErrorDevicesUnavailable) {
+    refuse(" lets no further program in, as its compute mode says (nvidia-smi -c DEFAULT allows ",
+           "several); end the one that has it, or use another device");
+  } else if (status == cudaErrorMemoryAllocation) {
+    refuse(" has less free memory than CUDA's own context takes; end other programs on it, or use ",
+           "another device");
+  }
+  cuda::check_call(status, "cudaSetDevice");
+  cudaFuncAttributes attributes{};
+  const auto* const kernel = reinterpret_cast<const void*>(any_kernel);
+  const cudaError_t loaded = cudaFuncGetAttributes(&attributes, kernel);
+  (void)cudaGetLastError();
+  if (loaded == cudaErrorNoKernelImageForDevice || loaded == cudaErrorInvalidDeviceFunction) {
+    refuse(" has compute capability ", device.major, ".", device.minor,
+           ", for which this build has no kernels; build with -DCMAKE_CUDA_ARCHITECTURES=",
+           device.major, device.minor);
+  }
+  cuda::check_call(loaded, "cudaFuncGetAttributes");
+}
+
 }  // namespace
 
 int cuda_device_count() {
@@ -62,7 +91,7 @@ CudaDevice cuda_device(int index) {
                  " has compute capability ", device.major, ".", device.minor,
                  ", and Spool's kernels need at least 8.0 (Ampere and newer); use the device cpu");
   }
-  cuda::check_call(cudaSetDevice(index), "cudaSetDevice");
+  check_usable(index, device);
   cuda::check_call(cudaMemGetInfo(&device.free_bytes, &device.bytes), "cudaMemGetInfo");
   cuda::check_call(cudaDriverGetVersion(&device.driver), "cudaDriverGetVersion");
   cuda::check_call(cudaRuntimeGetVersion(&device.runtime), "cudaRuntimeGetVersion");

@@ -27,8 +27,9 @@ struct CudaDevice {
 // Number of devices; 0 without a driver.
 int cuda_device_count();
 
-// Throws if there is no such device, its driver is older than the runtime Spool was built with, or
-// its compute capability is below 8.0.
+// Makes the device the thread's current one.  Throws if there is no such device, its driver is
+// older than the runtime Spool was built with, its compute capability is below 8.0, this build has
+// no kernels for it, another program has it for itself, or it has no memory for CUDA's context.
 CudaDevice cuda_device(int index);
 
 }  // namespace spool

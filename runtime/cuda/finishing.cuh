@@ -12,14 +12,14 @@ namespace spool::cuda {
 
 class Finishing {
  public:
-  // If the device has failed it may be destroyed at once.
+  // If the device has failed it is destroyed at once.  Asks for no event, as a capture forbids it.
   void add(cudaStream_t stream, std::shared_ptr<void> object) {
     EventHandle event;
     const bool recorded =
         cudaEventCreateWithFlags(event.out(), cudaEventDisableTiming) == cudaSuccess &&
         cudaEventRecord(event.get(), stream) == cudaSuccess;
     if (!recorded) (void)cudaStreamSynchronize(stream);
-    if (recorded && !is_done(event)) objects_.push_back({std::move(event), std::move(object)});
+    if (recorded) objects_.push_back({std::move(event), std::move(object)});
   }
   // Keeps an object until destroy_all(): a graph that is being captured may read it at each replay.
   void keep(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }

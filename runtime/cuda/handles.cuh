@@ -21,6 +21,12 @@ void check_call(cudaError_t status, const Parts&... call) {
        cudaGetErrorName(status), ")");
 }
 
+// Makes the device the thread's current one, to which all that is made from then on belongs.
+inline int made_current(int index) {
+  check_call(cudaSetDevice(index), "cudaSetDevice");
+  return index;
+}
+
 template <class T, cudaError_t (*destroy)(T)>
 class Handle {
  public:

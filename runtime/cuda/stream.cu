@@ -58,6 +58,9 @@ CudaArchitecture architecture_of(int index) {
   return {.major = device.major, .minor = device.minor, .fused_attention = bool(find_cudnn())};
 }
 
+// The graphs that this thread captures: meanwhile CUDA lets it ask for no event.
+thread_local int captures_of_thread = 0;
+
 bool waits_for_every_kernel() {
   const char* value = std::getenv("SPOOL_CUDA_SYNC");
   return value && *value && std::string_view(value) != "0";
@@ -117,7 +120,7 @@ struct CudaStream::State {
   cuda::Finishing finishing = {};
   bool synchronous = waits_for_every_kernel(), capturing = false;
 
-  explicit State(int device) : index(device) {}
+  explicit State(int device) : index(cuda::made_current(device)) {}
 };
 
 CudaStream::CudaStream(int index, size_t budget)
@@ -128,6 +131,7 @@ CudaStream::CudaStream(CudaStream& first)
     : Stream(SideStream{}, first), state_(std::make_unique<State>(first.state_->index)) {}
 
 CudaStream::~CudaStream() {
+  make_current();
   (void)cudaStreamSynchronize(state_->stream.get());
   (void)cudaGetLastError();
   state_->finishing.destroy_all();
@@ -142,11 +146,13 @@ std::string CudaStream::description() const {
 
 void* CudaStream::native() const { return state_->stream.get(); }
 
+void CudaStream::make_current() const { (void)cudaSetDevice(state_->index); }
+
 void CudaStream::begin_call(const char* name) const {
   check_thread(name);
   if (state_->error) throw Error(*state_->error);
   state_->host_failure->rethrow();
-  (void)cudaSetDevice(state_->index);
+  make_current();
 }
 
 void CudaStream::fail_with(int status, const std::string& what) {
@@ -216,14 +222,14 @@ void CudaStream::enqueue_poison([[maybe_unused]] Poison apply,
 }
 
 void CudaStream::destroy_after_work(std::shared_ptr<void> object) {
-  (void)cudaSetDevice(state_->index);
+  make_current();
   if (is_captured()) return state_->finishing.keep(std::move(object));
-  destroy_finished();
   state_->finishing.add(state_->stream.get(), std::move(object));
+  destroy_finished();
 }
 
 void CudaStream::destroy_finished() {
-  state_->finishing.destroy_done();
+  if (captures_of_thread == 0) state_->finishing.destroy_done();
   disposal()->destroy();
 }
 
@@ -247,7 +253,7 @@ void CudaStream::upload(void* to, const void* host, size_t bytes) {
 
 void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
   begin_call("upload");
-  check(!state_->capturing, "cuda: an upload cannot be part of a graph");
+  check(captures_of_thread == 0, "cuda: an upload cannot be part of a graph");
   if (bytes == 0) return;
   const bool fits = bytes <= cuda::Staging::half;
   std::unique_ptr<std::byte[]> large;
@@ -342,7 +348,7 @@ void CudaStream::wait(const Event& event) {
 }
 
 void CudaStream::synchronize() {
-  (void)cudaSetDevice(state_->index);
+  make_current();
   check(!is_captured(), "cuda: the host cannot wait while a graph is captured");
   const cudaError_t status = cudaStreamSynchronize(state_->stream.get());
   begin_call("synchronize()");
@@ -360,9 +366,11 @@ Graph CudaStream::capture(const std::function<void()>& work) {
   check_call(cudaStreamBeginCapture(s.stream.get(), cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
   s.capturing = true;
+  ++captures_of_thread;
   cuda::GraphHandle graph;
   const auto end = [&] {
     s.capturing = false;
+    --captures_of_thread;
     return cudaStreamEndCapture(s.stream.get(), graph.out());
   };
   try {

@@ -49,6 +49,7 @@ class CudaStream final : public Stream {
     for (const auto& [type, library] : libraries_) {
       if (type == typeid(Library)) return *static_cast<Library*>(library.get());
     }
+    make_current();
     auto created = std::make_shared<Library>(*this);
     libraries_.emplace_back(typeid(Library), created);
     return *created;
@@ -82,8 +83,9 @@ class CudaStream final : public Stream {
   void traced(const char* name, Activity activity, size_t bytes, const Work& work);
   Timer start_timer();
   void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
-  // Checks the thread, rethrows errors of earlier work, and makes the device the thread's current
-  // one.
+  // Makes the device the thread's current one, whose is what CUDA and its libraries make.
+  void make_current() const;
+  // Checks the thread, rethrows errors of earlier work, and makes the device current.
   void begin_call(const char* name) const;
   bool is_captured() const;
   void destroy_finished();

@@ -4,8 +4,9 @@
 //
 // The rules of a capture are CUDA's (CUDA C++ Programming Guide, CUDA graphs, stream capture): a
 // captured stream may not wait for an event that was recorded before the capture, or in another
-// one; the host waits for none of it; the thread that began it neither takes nor gives back memory,
-// as in cudaStreamCaptureModeThreadLocal; and when it ends, the work of every stream in it comes
+// one; the host waits for none of it, nor for an event that was recorded in it, even when it has
+// ended; the thread that began it neither takes nor gives back memory nor asks for any event, as in
+// cudaStreamCaptureModeThreadLocal; and when it ends, the work of every stream in it comes
 // before the end of the stream that it began with.  A call that breaks a rule fails, and so does
 // the end of the capture.
 //

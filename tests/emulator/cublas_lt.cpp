@@ -6,7 +6,9 @@
 
 #include "include/cublasLt.h"
 
-struct cublasLtContext {};
+struct cublasLtContext {
+  int device;
+};
 struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -168,7 +170,11 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
   }
 }
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* lt) { return make(lt); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* lt) {
+  int device = 0;
+  cudaGetDevice(&device);
+  return make(lt, device);
+}
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t lt) { return destroy(lt); }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
@@ -263,7 +269,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t descript
   std::memcpy(&chosen, algo, sizeof chosen);
   const Matrix left{*a_layout, const_cast<void*>(a)}, right{*b_layout, const_cast<void*>(b)};
   const Matrix before{*c_layout, const_cast<void*>(c)}, result{*d_layout, d};
-  if (!lt || !consistent(*description, *a_layout, *b_layout, *c_layout, *d_layout) ||
+  int current = 0;
+  cudaGetDevice(&current);
+  const bool one_device = lt && lt->device == current && emulator::device_of(stream) == current;
+  if (!one_device || !consistent(*description, *a_layout, *b_layout, *c_layout, *d_layout) ||
       chosen.workspace > workspace_bytes || !aligned(workspace, 16) || !aligned(left, chosen.a) ||
       !aligned(right, chosen.b) || !aligned(before, chosen.c) || !aligned(result, chosen.d)) {
     return CUBLAS_STATUS_INVALID_VALUE;

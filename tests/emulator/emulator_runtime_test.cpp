@@ -19,9 +19,8 @@ constexpr size_t bytes = count * sizeof(int);
 class EmulatedRuntime : public ::testing::Test {
  protected:
   ~EmulatedRuntime() override {
-    const size_t used = emulator::device().used;
     emulator::device() = {};
-    emulator::device().used = used;
+    (void)cudaSetDevice(0);
     (void)cudaGetLastError();
   }
 };

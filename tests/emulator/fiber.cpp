@@ -4,6 +4,8 @@
 
 #include <new>
 
+#include "thread_sanitizer.h"
+
 #if defined(__x86_64__)
 extern "C" void emulator_switch(void** stopped_at, void* go_on_at);
 // Saves the registers that a call preserves on one stack, and restores them from the other.
@@ -41,7 +43,7 @@ Fiber* came_from = nullptr;
 
 }  // namespace
 
-Fiber::Fiber(void (*function)()) : function_(function), bytes_(stack_bytes) {
+Fiber::Fiber(void (*function)(), size_t bytes) : function_(function), bytes_(bytes) {
   void* memory = ::mmap(nullptr, guard_bytes + bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -54,6 +56,7 @@ Fiber::Fiber(void (*function)()) : function_(function), bytes_(stack_bytes) {
 
 Fiber::~Fiber() {
   if (!function_) return;
+  end_track(track_);
   unpoison(stack_, bytes_);  // poison would outlive the memory
   ::munmap(static_cast<char*>(const_cast<void*>(stack_)) - guard_bytes, guard_bytes + bytes_);
 }
@@ -61,6 +64,8 @@ Fiber::~Fiber() {
 void Fiber::rewind() {
   unpoison(stack_, bytes_);
   fake_stack_ = nullptr;
+  end_track(track_);
+  track_ = make_track();
 #if defined(__x86_64__)
   constexpr int saved_registers = 6;
   char* top = static_cast<char*>(const_cast<void*>(stack_)) + bytes_;
@@ -78,8 +83,10 @@ void Fiber::rewind() {
 #endif
 }
 
-void Fiber::jump(Fiber& to) {
+void Fiber::jump(Fiber& to, bool ordered) {
   came_from = this;
+  if (!function_) track_ = running_track();
+  go_on_as(to.track_, ordered);
 #if EMULATOR_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(&fake_stack_, to.stack_, to.bytes_);
 #endif

@@ -19,7 +19,7 @@ class Fiber {
   // A fiber for the caller's own stack.
   Fiber() = default;
   // Runs function() at the first jump to it; function() calls arrive() first and never returns.
-  explicit Fiber(void (*function)());
+  explicit Fiber(void (*function)(), size_t bytes = stack_bytes);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -27,8 +27,9 @@ class Fiber {
   // Makes the next jump to it run its function from the beginning.
   void rewind();
 
-  // Continues at `to`; returns at the next jump to this fiber.
-  void jump(Fiber& to);
+  // Continues at `to`; returns at the next jump to this fiber.  What it does then comes after what
+  // came before for ThreadSanitizer, if ordered.
+  void jump(Fiber& to, bool ordered = true);
   void arrive();
 
  private:
@@ -36,6 +37,7 @@ class Fiber {
   const void* stack_ = nullptr;
   size_t bytes_ = 0;
   void* fake_stack_ = nullptr;  // AddressSanitizer's
+  void* track_ = nullptr;       // ThreadSanitizer's
   size_t skew_ = 0;
 #if defined(__x86_64__)
   void* stopped_at_ = nullptr;

@@ -8,7 +8,9 @@
 //
 // A failure ends its stream: later work on it is dropped, as is work of other streams behind its
 // events, and calls report cudaErrorLaunchFailure, which cudaGetErrorString explains with the
-// emulator's sentence.  These functions are not thread-safe.
+// emulator's sentence.  These functions are not thread-safe, but each thread has its current
+// device.  What is made belongs to that: kernels are launched, and events recorded, on streams of
+// their own device only.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +27,12 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
+  cudaErrorDevicesUnavailable = 46,
+  cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
@@ -35,6 +41,7 @@ enum cudaError_t {
   cudaErrorStreamCaptureUnmatched = 903,
   cudaErrorStreamCaptureUnjoined = 904,
   cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
@@ -53,7 +60,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
 struct cudaFuncAttributes {
-  size_t sharedSizeBytes;  // always 0: what a kernel declares is known when it runs
+  size_t sharedSizeBytes;  // 0 until the kernel has run: what it declares is known then
 };
 
 struct cudaDeviceProp {
@@ -78,23 +85,39 @@ namespace emulator {
 
 enum class Schedule { lazy, eager };
 
-// The emulated device, which tests may change.
+constexpr int max_devices = 2;
+
+// The emulated devices, which are alike, and which tests may change.
 struct Device {
   std::string name = "emulated GPU";
-  int count = 1, major = 9, minor = 0, multiprocessors = 4;
+  int count = max_devices, major = 9, minor = 0, multiprocessors = 4;
   int driver = 13000, runtime = 13000;
-  size_t bytes = size_t{8} << 30, used = 0;
+  size_t bytes = size_t{8} << 30;  // of each
+  // What CUDA answers to the first call that needs the device, and to one that needs a kernel.
+  cudaError_t context = cudaSuccess, kernels = cudaSuccess;
   Schedule schedule = Schedule::lazy;
   uint64_t fails_at = 0;  // the kernel that fails, counted from 1 on; 0: none
 };
-// At the start, count is 0 if CUDA_VISIBLE_DEVICES is empty, and fails_at is EMULATOR_FAILS_AT.
+// As the environment says at the start: the devices are those of CUDA_VISIBLE_DEVICES; fails_at is
+// EMULATOR_FAILS_AT; and EMULATOR_GPU may be one that CUDA refuses: "exclusive", as another program
+// has it for itself; "full", without memory for a context; "foreign", not of the architectures that
+// the kernels were compiled for.
 Device& device();
+
+size_t used_bytes(int device);  // by all processes that share its memory
+bool has_context(int device);   // whether this process has used it
 
 // Enqueues work on a stream, for stand-ins of libraries.
 cudaError_t enqueue(cudaStream_t, std::function<void()> work);
 
-// Counts a kernel; throws if it is number fails_at.
-void fail_if_told();
+// The device of a stream.
+int device_of(cudaStream_t);
+
+// cudaSuccess if the thread's current device can be used, which it is from then on.
+cudaError_t use_device();
+
+// Counts a kernel, which runs next on the device; throws if it is number fails_at.
+void begin_kernel(const void* kernel, int device);
 
 // cudaSuccess if CUDA would accept this launch.
 cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t&);
@@ -107,6 +130,7 @@ cudaError_t cudaGetLastError();
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int index);
+cudaError_t cudaGetDevice(int* index);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int index);
@@ -145,11 +169,13 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
 
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... all) {
-  const cudaError_t status = emulator::check_launch(reinterpret_cast<const void*>(kernel), *config);
+  const auto* const address = reinterpret_cast<const void*>(kernel);
+  const cudaError_t status = emulator::check_launch(address, *config);
   if (status != cudaSuccess) return status;
   return emulator::enqueue(
-      config->stream, [c = *config, kernel, arguments = std::tuple<P...>(static_cast<P>(all)...)] {
-        emulator::fail_if_told();
+      config->stream, [c = *config, kernel, address, device = emulator::device_of(config->stream),
+                       arguments = std::tuple<P...>(static_cast<P>(all)...)] {
+        emulator::begin_kernel(address, device);
         const auto launch = [&](const auto&... values) {
           emulator::launch(kernel, c.gridDim, c.blockDim, c.dynamicSmemBytes, values...);
         };

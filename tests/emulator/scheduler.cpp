@@ -13,6 +13,7 @@ dim3 blockDim, gridDim;
 namespace emulator {
 
 Watcher* watcher = nullptr;
+Barriers* barriers = nullptr;
 
 namespace {
 
@@ -31,7 +32,7 @@ Config& config() {
 }
 
 Scheduler& scheduler() {
-  static Scheduler scheduler;
+  static auto& scheduler = *new Scheduler;  // the host does not end what the device made
   return scheduler;
 }
 
@@ -50,8 +51,11 @@ void* SharedVariable::get(size_t bytes, size_t alignment, const char* name, Loca
   if (block_ != s.block_number()) {
     block_ = s.block_number();
     memory_ = s.shared().take(bytes, alignment, name);
-    if (!memory_)
-      fail("more shared memory than the 48 KiB static, 227 KiB in all there are", where);
+    if (!memory_) {
+      fail(sentence("more shared memory than the 48 KiB static, ", s.shared().max() >> 10,
+                    " KiB in all that the kernel may have"),
+           where);
+    }
   }
   return memory_;
 }
@@ -299,7 +303,7 @@ void Scheduler::release_barrier() {
   arrived_ = in_favour_ = 0;
   const int warps = (count_ + warpSize - 1) / warpSize;
   for (int w = 0; w < warps; ++w) make_ready(w, warps_[w].exist & ~warps_[w].left);
-  if (watcher) watcher->barrier();
+  if (watcher && counts(barrier_at_)) watcher->barrier();
 }
 
 }  // namespace emulator

@@ -30,7 +30,8 @@ void SharedMemory::begin_block(size_t dynamic_bytes) {
 
 void* SharedMemory::take(size_t bytes, size_t alignment, const char* name) {
   static_bytes_ += bytes;
-  if (static_bytes_ > max_static_bytes || static_bytes_ + dynamic_bytes_ > max_bytes) {
+  if (declared_) *declared_ = std::max(*declared_, static_bytes_);
+  if (static_bytes_ > max_static_bytes || static_bytes_ + dynamic_bytes_ > max_) {
     return nullptr;
   }
   return place(bytes, alignment, name);

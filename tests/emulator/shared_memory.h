@@ -20,6 +20,13 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
+  // Before a launch: what a block of the kernel may have in all, and where to keep the most that
+  // one has declared.
+  void begin_kernel(size_t max, size_t& declared) {
+    max_ = max;
+    declared_ = &declared;
+  }
+  size_t max() const { return max_; }
   void begin_block(size_t dynamic_bytes);
   // Null if the block has no memory left.
   void* take(size_t bytes, size_t alignment, const char* name);
@@ -42,7 +49,8 @@ class SharedMemory {
 
   std::unique_ptr<unsigned char[]> memory_;
   std::vector<Variable> variables_;
-  size_t end_ = 0, static_bytes_ = 0, dynamic_bytes_ = 0;
+  size_t end_ = 0, static_bytes_ = 0, dynamic_bytes_ = 0, max_ = max_bytes;
+  size_t* declared_ = nullptr;
   void* dynamic_ = nullptr;
 };
 

@@ -61,7 +61,7 @@ void Scheduler::finish(const Warp& warp, const WarpCall& call) {
     const int lane = std::countr_zero(rest);
     lanes[lane].result = alike ? all : fetch(call, lanes, lane);
   }
-  if (watcher && call.operation == Operation::sync) {
+  if (watcher && call.operation == Operation::sync && counts(call.where)) {
     watcher->barrier_of(static_cast<int>(&warp - warps_));
   }
 }

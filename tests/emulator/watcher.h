@@ -3,7 +3,11 @@
 // An observer of every access to device memory: the race checker, in programs linked with it.
 
 #include <cstddef>
+#include <set>
 #include <string>
+#include <utility>
+
+#include "execution.h"
 
 namespace emulator {
 
@@ -26,5 +30,24 @@ class Watcher {
 
 // Null without the race checker.
 extern Watcher* watcher;
+
+// For tests that plant a missing barrier in any kernel: the barriers, of blocks and of warps, that
+// the race checker was told of, by file and line; and one of which it is not told.  Threads meet at
+// it as ever, so that a kernel without it comes to no other harm.
+struct Barriers {
+  using Place = std::pair<std::string, int>;
+  std::set<Place> met;
+  Place left_out;
+};
+// Null if no test asks.
+extern Barriers* barriers;
+
+// Whether the race checker is told of this barrier.
+inline bool counts(Location where) {
+  if (!barriers) return true;
+  const Barriers::Place place(where.file, where.line);
+  barriers->met.insert(place);
+  return place != barriers->left_out;
+}
 
 }  // namespace emulator

@@ -147,13 +147,25 @@ void take_workspace(const Call& call, size_t needed) {
 
 }  // namespace
 
+namespace {
+
+// The stand-in is on the current device, as cuDNN is.
+cudaStream_t of_current_device(const CudaStream& stream) {
+  int current = 0;
+  cudaGetDevice(&current);
+  check(current == stream.device().index, "the emulated cuDNN: a stream of another device");
+  return static_cast<cudaStream_t>(stream.native());
+}
+
+}  // namespace
+
 struct FusedAttention::State {
   cudaStream_t stream;
   int major;  // compute capability
 };
 
 FusedAttention::FusedAttention(CudaStream& stream)
-    : state_(new State{.stream = static_cast<cudaStream_t>(stream.native()),
+    : state_(new State{.stream = of_current_device(stream),
                        .major = std::get<CudaArchitecture>(stream.architecture()).major}) {
   check_not_capturing(stream, "fused attention");
 }
