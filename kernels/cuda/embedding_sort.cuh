@@ -85,7 +85,7 @@ __device__ __forceinline__ int sum_before(int x, int* scratch) {
 }
 
 // next[d] = place of the first token of this piece with digit d: after all tokens of lower digits
-// and those of this digit in earlier pieces.
+// and those of this digit in earlier pieces.  The next barrier of the caller orders what is in it.
 __device__ __forceinline__ void find_places(const TokenLists& k, const int* counts, int* next,
                                             int* before) {
   SPOOL_SHARED(int, scratch, warp_lanes);
@@ -112,7 +112,6 @@ __device__ __forceinline__ void find_places(const TokenLists& k, const int* coun
     next[d] = place + before[d];
     place += total;
   }
-  __syncthreads();
 }
 
 // The number of threads of a block with the same digit, and how many of them come before this one.

@@ -133,6 +133,11 @@ Case copy_case() {
 }
 
 template <Bug bug>
+Case bytes_case() {
+  return {.kernel = write_bytes<bug>, .n = 32, .threads = 32, .outputs = 8};
+}
+
+template <Bug bug>
 Case product_case() {
   return {.kernel = multiply<bug>, .n = 384, .threads = 32, .outputs = 128};
 }
@@ -145,6 +150,13 @@ Case reverse_copies_case() {
           .outputs = 256};
 }
 
+Numbers the_bytes() {
+  Numbers all(8);
+  for (int i = 0; i < 32; ++i) {
+    reinterpret_cast<int8_t*>(all.data())[i] = static_cast<int8_t>(input(i));
+  }
+  return all;
+}
 Numbers the_product() {
   Numbers all(128);
   for (int i = 0; i < 128; ++i) {
@@ -192,6 +204,14 @@ TEST(RightKernel, Copy) {
   Numbers wanted(1001);
   for (int i = 0; i < 1001; ++i) wanted[static_cast<size_t>(i)] = input(i);
   expect_right(copy_case<Bug::none>(), wanted);
+}
+
+// As bits: some are NaN as numbers.
+TEST(RightKernel, WriteBytes) {
+  for (const Outcome& o : in_every_order(bytes_case<Bug::none>())) {
+    EXPECT_EQ(o.error, "");
+    EXPECT_EQ(std::memcmp(o.out.data(), the_bytes().data(), 32), 0);
+  }
 }
 
 TEST(RightKernel, Multiply) { expect_right(product_case<Bug::none>(), the_product()); }
@@ -248,6 +268,8 @@ TEST(PlantedBug, BarrierOfWarpOnly) {
 TEST(PlantedBug, NoBarrierOfWarp) {
   expect_race(exchange_case<Bug::no_barrier_of_warp>(), exchanged());
 }
+
+TEST(PlantedBug, SharesAByte) { expect_race(bytes_case<Bug::shares_a_byte>(), the_bytes()); }
 
 TEST(PlantedBug, AddsWithoutAtomic) {  // blocks run in turn, so the result is right
   if (!watcher) GTEST_SKIP() << "this needs the race checker";

@@ -35,6 +35,7 @@ enum class Bug {
   no_wait_for_last_copies,
   no_barrier_after_copies,
   copies_too_early,
+  shares_a_byte,
 };
 
 inline float sum_of_warp(float x) {
@@ -168,6 +169,13 @@ __global__ void sum_of_rows(const float* in, float* out, int n) {
   } else {
     atomicAdd(out + threadIdx.x, x);
   }
+}
+
+// Byte i of out = in[i], by one block of n threads.
+template <Bug bug>
+__global__ void write_bytes(const float* in, float* out, int) {
+  const unsigned i = bug == Bug::shares_a_byte ? threadIdx.x / 2 : threadIdx.x;
+  reinterpret_cast<int8_t*>(out)[i] = static_cast<int8_t>(in[threadIdx.x]);
 }
 
 // out = in, four numbers at a time and the rest singly.

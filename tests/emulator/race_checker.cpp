@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "text.h"
@@ -84,15 +85,22 @@ bool RaceChecker::of_device(uintptr_t address) {
   return true;
 }
 
-RaceChecker::Cell& RaceChecker::cell(uintptr_t address) {
+RaceChecker::Page& RaceChecker::page_of(uintptr_t address) {
   const uintptr_t number = address / page_bytes;
   Known& known = known_[number % std::size(known_)];
   if (known.number != number) {
-    std::unique_ptr<Page>& page = pages_[number];
-    if (!page) page = std::make_unique<Page>();
+    std::unique_ptr<Page, Free>& page = pages_[number];
+    // Zeros, of which the system provides what is touched: most words stay whole.
+    if (!page) page.reset(static_cast<Page*>(std::calloc(1, sizeof(Page))));
+    if (!page) throw std::bad_alloc();
     known = {number, page.get()};
   }
-  return known.page->cells[address % page_bytes / cell_bytes];
+  return *known.page;
+}
+
+void RaceChecker::Page::halve(size_t word) {
+  const size_t bytes = word_bytes >> halvings[word]++;
+  for (size_t at = 0; at < word_bytes; at += bytes) cells[at + bytes / 2][word] = cells[at][word];
 }
 
 void RaceChecker::judge(uintptr_t begin, size_t bytes, Kind kind, const void* caller) {
@@ -106,8 +114,15 @@ void RaceChecker::judge(uintptr_t begin, size_t bytes, Kind kind, const void* ca
                       .thread = thread,
                       .kind = kind,
                       .code = static_cast<uint32_t>(code)};
-  const uintptr_t first = begin / cell_bytes * cell_bytes;
-  for (uintptr_t at = first; at < begin + bytes; at += cell_bytes) judge(cell(at), now, shared);
+  const uintptr_t end = begin + bytes;
+  for (uintptr_t at = begin / word_bytes * word_bytes; at < end; at += word_bytes) {
+    Page& page = page_of(at);
+    const size_t word = at % page_bytes / word_bytes;
+    const uintptr_t from = std::max(begin, at) - at, to = std::min(end, at + word_bytes) - at;
+    while ((from | to) % (word_bytes >> page.halvings[word])) page.halve(word);
+    const uintptr_t step = word_bytes >> page.halvings[word];
+    for (uintptr_t i = from; i < to; i += step) judge(page.cells[i][word], now, shared);
+  }
 }
 
 void RaceChecker::judge(Cell& cell, const Access& now, bool shared) {

@@ -1,13 +1,16 @@
 #pragma once
 
 // Finds races between the threads of a kernel: accesses to the same shared or device memory, one of
-// them a write, without an order between them.  For every two bytes it keeps the last write and the
-// last reads by two threads: the block, and the number of barriers of the block and of the warp so
-// far.  So a race is found in any order of the threads.  Streams order launches and copies.
+// them a write, without an order between them.  For every byte it keeps the last write and the last
+// reads by two threads: the block, and the number of barriers of the block and of the warp so far.
+// So a race is found in any order of the threads.  Streams order launches and copies.
+//
+// Bytes have one cell for as long as every access was to all of them: four, then two, then one.
 //
 // race_hooks.cpp reports the accesses of code compiled with -fsanitize=thread.
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,19 +46,26 @@ class RaceChecker final : public Watcher {
   std::string block_ends() override;
 
  private:
+  // All zeros: no access.
   struct Access {
-    uint32_t block = 0;  // unique over all launches; 0: no access
-    uint16_t barriers = 0, warp_barriers = 0;
-    uint16_t thread = 0;
-    Kind kind = Kind::read;
-    uint32_t code = 0;  // offset in the program
+    uint32_t block;  // unique over all launches, from 1 on
+    uint16_t barriers, warp_barriers;
+    uint16_t thread;
+    Kind kind;
+    uint32_t code;  // offset in the program
   };
   struct Cell {
     Access write, read, earlier_read;  // reads by different threads
   };
-  static constexpr uintptr_t cell_bytes = 2, page_bytes = 4096;
+  static constexpr uintptr_t word_bytes = 4, page_bytes = 4096,
+                             page_words = page_bytes / word_bytes;
   struct Page {
-    Cell cells[page_bytes / cell_bytes];
+    uint8_t halvings[page_words];        // of each word's cells: 0, 1 or 2
+    Cell cells[word_bytes][page_words];  // of byte b of each word, if a cell begins there
+    void halve(size_t word);
+  };
+  struct Free {
+    void operator()(Page* page) const { std::free(page); }
   };
   struct Race {
     Access before, now;
@@ -69,7 +79,7 @@ class RaceChecker final : public Watcher {
   bool conflict(const Access& before, const Access& now, bool shared) const;
   void report(const Access& before, const Access& now, bool shared);
   bool of_device(uintptr_t address);
-  Cell& cell(uintptr_t address);
+  Page& page_of(uintptr_t address);
 
   inline static thread_local bool running_ = false;  // whether this host thread runs a kernel
   uint32_t launch_ = 1, block_ = 0;
@@ -79,7 +89,7 @@ class RaceChecker final : public Watcher {
 
   std::map<uintptr_t, uintptr_t> memories_;  // end, by begin
   uintptr_t recent_begin_ = 0, recent_end_ = 0;
-  std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;  // by address / page_bytes
+  std::unordered_map<uintptr_t, std::unique_ptr<Page, Free>> pages_;  // by address / page_bytes
   struct Known {
     uintptr_t number = 0;
     Page* page = nullptr;

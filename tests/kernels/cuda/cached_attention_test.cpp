@@ -1,3 +1,4 @@
+// runs: threads
 // CachedAttention on cuda.
 
 #include "tests/kernels/cached_attention_testing.h"

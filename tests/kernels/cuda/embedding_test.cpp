@@ -1,3 +1,4 @@
+// runs: threads
 // Embeddings on cuda.
 
 #include "spool/kernels/embedding.h"

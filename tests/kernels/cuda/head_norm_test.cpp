@@ -1,3 +1,4 @@
+// runs: threads
 // The norm of query and key heads on cuda.
 
 #include "tests/kernels/cuda_testing.h"

@@ -1,3 +1,4 @@
+// runs: threads
 // The kernels of the Llama family on cuda: the norm by the root mean square, rotary positions and
 // the gated activation.
 

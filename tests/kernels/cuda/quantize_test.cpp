@@ -1,3 +1,4 @@
+// runs: threads
 // Rows in eight bits on cuda.
 
 #include "spool/kernels/quantize.h"
