@@ -69,7 +69,7 @@ void hold(size_t budget, int index = 0) {
 
 TEST(EmulatedProcesses, CollideWhereTheyShareADevicesMemory) {
   const TemporaryDirectory directory;
-  const std::string file = (directory.path() + "/memory");
+  const std::string file = directory.path() / "memory";
   const auto open = [&](size_t budget, int index = 0) {
     return std::make_unique<Child>("EMULATOR_MEMORY", file, [=] { hold(budget, index); });
   };

@@ -28,7 +28,7 @@ struct Queue {
   std::string fault;
 };
 struct CUstream_st {
-  int device;
+  int device = 0;
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
   std::shared_ptr<Capture> capture;  // that it is or was part of
 
@@ -36,7 +36,7 @@ struct CUstream_st {
 };
 using Clock = std::chrono::steady_clock;
 struct CUevent_st {
-  int device;
+  int device = 0;
   std::shared_ptr<Queue> queue;
   uint64_t position = 0;
   std::shared_ptr<Capture> capture;         // in which it was recorded, even if that has ended
@@ -128,9 +128,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*work)(void*), void* d
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  int device = 0;
-  cudaGetDevice(&device);
-  *stream = new CUstream_st{.device = device};
+  *stream = new CUstream_st;
+  cudaGetDevice(&(*stream)->device);
   return emulator::use_device();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -143,9 +142,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return wait_for(*stream->queue, stream->queue->enqueued);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  int device = 0;
-  cudaGetDevice(&device);
-  *event = new CUevent_st{.device = device};
+  *event = new CUevent_st;
+  cudaGetDevice(&(*event)->device);
   if (!(flags & cudaEventDisableTiming)) (*event)->time = std::make_shared<Clock::time_point>();
   return emulator::use_device();
 }
