@@ -4,6 +4,7 @@
 // headers.  See README.md.
 
 #include "arithmetic.h"
+#include "device_clock.h"
 #include "device_types.h"
 #include "execution.h"
 #include "intrinsics.h"

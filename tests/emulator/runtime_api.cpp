@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "capture.h"
+#include "device_clock.h"
 #include "errors.h"
 #include "host_thread.h"
 #include "thread_sanitizer.h"
@@ -101,6 +102,7 @@ namespace emulator {
 int device_of(cudaStream_t stream) { return stream->device; }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  work = timed(std::move(work));
   if (stream->captured()) {
     stream->capture->add(stream->queue.get(), std::move(work));
     return cudaSuccess;
@@ -155,7 +157,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event->device != stream->device) return failed(cudaErrorInvalidResourceHandle);
   if (event->time) {
     event->time = std::make_shared<Clock::time_point>();
-    emulator::enqueue(stream, [time = event->time] { *time = Clock::now(); });
+    const char* const name = emulator::name_next_work("");  // which comes behind the event
+    emulator::enqueue(stream, [time = event->time] { *time = emulator::tell_time(); });
+    emulator::name_next_work(name);
   }
   const auto capture = stream->captured() ? stream->capture : nullptr;
   const auto order = capture ? capture->order_of(stream->queue.get()) : emulator::Behind();

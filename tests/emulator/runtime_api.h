@@ -156,7 +156,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
-// Measured with the host's clock.
+// By the host's clock, or that of device_clock.h.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
