@@ -85,13 +85,18 @@ Cost AttentionForward::cost(const CudaArchitecture& architecture) const {
   return with_rate_of(choose_attention(*this, architecture), cost());
 }
 
+// cuDNN writes what it adds in a fixed order, and reads it again.
 Cost AttentionBackward::cost(const CudaArchitecture& architecture) const {
   const AttentionChoice choice = choose_attention(*this, architecture);
   Cost all = with_rate_of(choice, cost());
-  if (dqkv && choice.method == AttentionMethod::tensor_cores) {
-    const size_t parts = cuda::dkeys_parts_bytes(cuda::attention_shape(qkv, y, heads));
-    all.bytes += 2 * static_cast<double>(parts);  // written and read
+  const auto shape = [this] { return cuda::attention_shape(qkv, y, heads); };
+  size_t between = 0;  // written and read once each
+  if (choice.method == AttentionMethod::cudnn) {
+    between = cuda::stored_score_bytes(shape(), cuda::kind_of(*this, architecture));
+  } else if (dqkv && choice.method == AttentionMethod::tensor_cores) {
+    between = cuda::dkeys_parts_bytes(shape());
   }
+  all.bytes += 2 * static_cast<double>(between);
   return all;
 }
 

@@ -26,12 +26,12 @@ int64_t even_size(int64_t extent, int64_t max_size) {
 
 // Bytes that cuDNN's backward keeps besides delta.
 int64_t known_bytes(const AttentionShape& s, FusedBackwardKind kind) {
-  constexpr int64_t tile = 64, some_rows = 8;
+  constexpr int64_t some_rows = 8;
   const bool hopper = kind.major == 9, blackwell = kind.major == 10, shared = s.H != s.Hkv;
-  const int64_t heads = s.B * s.H, values = heads * s.T * s.D, T = round_up(s.T, tile);
+  const int64_t heads = s.B * s.H, values = heads * s.T * s.D;
   if (kind.order == SumOrder::fixed) {
     if (blackwell) return shared ? 2 * 4 * values : 0;  // dk and dv of every query head, f32
-    return 2 * heads * T * T + (shared ? 2 * 2 * values : 0);
+    return stored_score_bytes(s, kind) + (shared ? 2 * 2 * values : 0);
   }
   const int64_t dq = 4 * values;
   const int64_t second_dq = hopper || blackwell ? 0 : 4 * heads * round_up(s.T, some_rows) * s.D;
@@ -100,6 +100,12 @@ FusedBackwardKind kind_of(const AttentionBackward& k, const CudaArchitecture& ar
 }
 
 size_t fused_forward_bytes(const AttentionShape&) { return size_t{1} << 20; }
+
+int64_t stored_score_bytes(const AttentionShape& s, FusedBackwardKind kind) {
+  constexpr int64_t tile = 64, blackwell = 10;
+  const int64_t T = round_up(s.T, tile);
+  return kind.order == SumOrder::fixed && kind.major != blackwell ? 2 * s.B * s.H * T * T : 0;
+}
 
 // cuDNN 9.18 to 9.28, and their frontend, which keeps delta and, for sums in any order, dq in f32.
 // A sixteenth is added for other versions.

@@ -79,6 +79,8 @@ FusedBackwardKind kind_of(const AttentionBackward&, const CudaArchitecture&);
 // Workspace for a call of cuDNN, in bytes: its known needs and a margin.
 size_t fused_forward_bytes(const AttentionShape&);
 size_t fused_backward_bytes(const AttentionShape& part, FusedBackwardKind);
+// Bytes of the derivatives of all scores that it stores to add them in a fixed order.
+int64_t stored_score_bytes(const AttentionShape&, FusedBackwardKind);
 
 // The fewest parts of at most max_bytes each, of nearly equal size.  Parts have one text and one
 // key head if even those need more.

@@ -119,6 +119,20 @@ TEST(AttentionChoice, DecidesTheRateOfFlops) {
   EXPECT_EQ(cost_on(forward_of(odd), hopper).flops, forward_of(odd).cost().flops);
 }
 
+// cuDNN's backward writes the derivatives of all scores and reads them, to add in a fixed order.
+TEST(AttentionChoice, DecidesTheBytes) {
+  const auto more = [](const AttentionBackward& k, const CudaArchitecture& architecture) {
+    return cost_on(k, architecture).bytes - k.cost().bytes;
+  };
+  const AttentionShape& s = gpt2;
+  const double scores = 2.0 * static_cast<double>(s.B * s.H * s.T * s.T);
+  EXPECT_EQ(more(backward_of(s), hopper), 2 * scores);
+  EXPECT_EQ(more(backward_of(s), ampere), 2 * scores);
+  EXPECT_EQ(more(backward_of(s), blackwell), 0);
+  EXPECT_EQ(more(backward_of(s), without), 0);
+  EXPECT_EQ(more(backward_of(s, {.order = SumOrder::any}), hopper), 0);
+}
+
 TEST(AttentionChoice, DecidesTheWorkspace) {
   const AttentionShape s = changed(gpt2, &AttentionShape::B, 8);
   const size_t delta = sizeof(float) * static_cast<size_t>(s.B * s.H * s.T);
