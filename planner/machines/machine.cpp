@@ -18,6 +18,8 @@ namespace {
 constexpr double min_seconds = 1e-3;       // of a measurement
 constexpr double min_read_seconds = 1e-9;  // a clock may not see what is shorter
 
+constexpr int64_t least_extent = 256;  // of a product
+
 constexpr size_t max_product_workspace = size_t{32} << 20;  // bytes
 
 // So large that measured data does not fit into a cache; on a GPU half its memory, at most 1 GiB.
@@ -56,14 +58,12 @@ double product_flops(Stream& stream, DType type, int64_t extent) {
 
 // The rate of a product that takes long enough to be measured.
 double product_flops(Stream& stream, DType type) {
-  int64_t extent = 256;
+  const int64_t largest = largest_product(type, stream.memory().capacity);
+  int64_t extent = least_extent;
   while (true) {
     const double flops = product_flops(stream, type, extent);
     const double seconds = 2 * std::pow(static_cast<double>(extent), 3) / flops;
-    const auto next = static_cast<size_t>(4 * extent * extent) * 4 * sizeof(float);
-    if (seconds >= min_seconds || next + max_product_workspace > stream.memory().capacity) {
-      return flops;
-    }
+    if (seconds >= min_seconds || extent >= largest) return flops;
     extent *= 2;
   }
 }
@@ -132,6 +132,16 @@ double confirmed_min(std::vector<double> seconds) {
     if (seconds[i + 1] <= confirms * seconds[i]) return seconds[i];
   }
   return seconds.empty() ? 0 : seconds.back();
+}
+
+int64_t largest_product(DType type, size_t bytes) {
+  const auto fits = [&](int64_t extent) {
+    const size_t matrix = static_cast<size_t>(extent * extent) * size_of(type);
+    return 3 * matrix + max_product_workspace <= bytes;
+  };
+  int64_t extent = least_extent;
+  while (fits(2 * extent)) extent *= 2;
+  return extent;
 }
 
 double measure_disk(const std::string& directory) {

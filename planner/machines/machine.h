@@ -24,6 +24,10 @@ double work_clock(Stream&);
 // none.  The clock of a virtual machine may, rarely, miss most of an interval.
 double confirmed_min(std::vector<double> seconds);
 
+// The extent of the largest square product, a power of two, that is measured in so many bytes:
+// three matrices of the type, and a workspace.
+int64_t largest_product(DType, size_t bytes);
+
 // Throws if the device does not exist.
 Machine measure_machine(Device, DType of_products, int threads = 0);
 

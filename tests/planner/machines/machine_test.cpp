@@ -22,6 +22,17 @@ TEST(Machines, HaveNames) {
   }
 }
 
+// Three matrices of the type, and the workspace of a product.
+TEST(MeasuredProduct, IsTheLargestThatFits) {
+  constexpr size_t gib = size_t{1} << 30;
+  EXPECT_EQ(largest_product(DType::bf16, gib), 8192);
+  EXPECT_EQ(largest_product(DType::f32, gib), 8192);
+  EXPECT_EQ(largest_product(DType::f32, gib / 2), 4096);
+  EXPECT_EQ(largest_product(DType::bf16, gib / 2), 8192);
+  EXPECT_EQ(largest_product(DType::f32, gib / 16), 1024);
+  EXPECT_EQ(largest_product(DType::f32, 0), 256);
+}
+
 TEST(NominalMachine, HasFixedRatesByTheKindOfDevice) {
   const auto bf16_rate = [](Bf16Products products) {
     const Machine measured{.name = "here",
