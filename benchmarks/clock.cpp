@@ -65,7 +65,7 @@ std::vector<KernelTime> measure(const Setting& s) {
       measurable_step(describe_step(s.config), make_plans(s.config, {}, s.machine));
   WorkKernels kernels = rehearse_kernels(step, s.machine);
   const auto stream = open_stream({DeviceType::cpu}, kernels.peak);
-  return distinct(measure_kernels(step, /*layout=*/{}, std::move(kernels), *stream));
+  return distinct(measure_kernels(step, /*layout=*/{}, std::move(kernels), *stream).launches);
 }
 
 // Processor time over threads of each step, after a warm-up.

@@ -7,6 +7,7 @@
 
 #include "spool/planner/machines/device_identity.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/planner/machines/matmul_table.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -52,7 +53,8 @@ class Calibrator {
     const auto probe = open_stream(request.device, Arena::granule, request.threads);
     found.machine = {.name = probe->description(), .architecture = probe->architecture()};
     found.table.measured = describe(*probe);
-    const DeviceIdentity device = identify(*probe, request.dtype);
+    found.products = use_tuned_products(*probe, request.products);
+    const DeviceIdentity device = identify(*probe, request.dtype, found.products);
     if (!request.folder.empty()) found.file = table_file(request.folder, device);
     table_ = open_table(found.file, device, request);
   }
@@ -183,10 +185,13 @@ class Calibrator {
       request_.say("measuring the kernels of a step, which takes a few steps' time");
     }
     const auto stream = open_stream(request_.device, chosen.kernels.peak, request_.threads);
-    std::vector<KernelTime> times = distinct(measure_kernels(
+    use_matmul_algorithms(*stream, found_.products);
+    MeasuredKernels measured = measure_kernels(
         chosen.sample, std::move(chosen.layout), std::move(chosen.kernels), *stream,
         {.seconds = max_seconds(),
-         .late = [&](int runs, double seconds) { say_it_ended_early(runs, seconds); }}));
+         .late = [&](int runs, double seconds) { say_it_ended_early(runs, seconds); }});
+    table_.event_seconds = measured.event_seconds;
+    std::vector<KernelTime> times = distinct(std::move(measured.launches));
     std::erase_if(times, [&](const KernelTime& k) { return !is_wanted(k); });
     add_kernels(table_, times, request_.renewal);
     found_.measured = times.size();

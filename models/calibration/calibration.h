@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "spool/kernels/matmul_algorithms.h"
 #include "spool/models/calibration/work_kernels.h"
 #include "spool/planner/machines/device_table.h"
 
@@ -25,6 +27,9 @@ struct CalibrationRequest {
   // into the memory and, with Renewal::keep, twice into the time.
   MeasurableWork work = {};
   std::vector<MeasurableWork> samples = {};
+  // The table by which a run that resumes computes products on a GPU; none: that of the user's
+  // cache (planner/machines/matmul_table.h).
+  std::optional<MatmulAlgorithms> products = {};
   Renewal renewal = Renewal::keep;    // keep: measures only what the table lacks
   std::filesystem::path disk = {};    // a directory to measure; empty: none
   std::filesystem::path folder = {};  // of the table; empty: it is not stored
@@ -42,6 +47,7 @@ struct Calibration {
   // The kernels of the work, without repetitions: measured, or foretold by the machine's rates,
   // scaled as what was measured.
   std::vector<KernelTime> kernels = {}, unmeasured = {};
+  MatmulAlgorithms products = {};   // the table by which products were measured, if any
   DeviceTable table = {};           // of the device, all that is known; and what the device is
   std::filesystem::path file = {};  // the table's; empty: it is not stored
   size_t measured = 0;              // number of kernels that were measured

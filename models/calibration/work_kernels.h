@@ -73,11 +73,19 @@ struct MeasuringLimit {
   std::function<void(int runs, double seconds)> late = [](int, double) {};
 };
 
+struct MeasuredKernels {
+  std::vector<KernelTime> launches;
+  // What the two events around a kernel added to its time, and was taken off; 0 where nothing is
+  // replayed.
+  double event_seconds = 0;
+};
+
 // Runs the work once to warm up, and at most four times more, until the sum of the minimum times of
-// the launches is stable, and returns these.  `kernels`: its rehearsal in the same layout.  The
-// stream must have that much free memory, and no other work.  Throws if the work launches other
-// kernels than its rehearsal.
-std::vector<KernelTime> measure_kernels(const MeasurableWork&, std::optional<Layout>,
-                                        WorkKernels kernels, Stream&, const MeasuringLimit& = {});
+// the launches is stable, and returns these; on a device that captures work, less what events add,
+// so that their sum is the time of the work as it is replayed without events.
+// `kernels`: its rehearsal in the same layout.  The stream must have that much free memory, and no
+// other work.  Throws if the work launches other kernels than its rehearsal.
+MeasuredKernels measure_kernels(const MeasurableWork&, std::optional<Layout>, WorkKernels kernels,
+                                Stream&, const MeasuringLimit& = {});
 
 }  // namespace spool

@@ -7,6 +7,7 @@
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/continuation.h"
+#include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/files/file.h"
 
@@ -73,6 +74,7 @@ class BatchWriter {
     };
     CommandWork work("preparing the model");
     stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
+    use_tuned_products(*stream_);
     model_ = g.file.config().make(dtype, *stream_, tokens);
     g.file.load(*model_, work.loading());
     generator_.emplace(*model_, *stream_, rows_, tokens);

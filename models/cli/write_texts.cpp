@@ -10,6 +10,7 @@
 #include "spool/models/cli/terminal/text.h"
 #include "spool/models/inference/continuation.h"
 #include "spool/models/inference/generator.h"
+#include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
@@ -29,6 +30,7 @@ class Writer {
     };
     CommandWork work("preparing the model");
     stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
+    use_tuned_products(*stream_);
     model_ = g.file.config().make(dtype, *stream_, longest);
     g.file.load(*model_, work.loading());
     generator_.emplace(*model_, *stream_, longest);

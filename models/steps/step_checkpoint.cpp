@@ -9,6 +9,7 @@
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/steps/state_tensors.h"
 #include "spool/models/steps/step_rehearsal.h"
+#include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/hash.h"
@@ -33,10 +34,12 @@ StoredPlan plan_of(const StepCheckpoint& checkpoint) {
 
 // All but the step.
 json determining(const StepCheckpoint& checkpoint) {
-  return {{"seed", checkpoint.seed},
-          {"accumulate", checkpoint.accumulate},
-          {"nodes_in_chunks", to_json(checkpoint.chunks.nodes)},
-          {"tape", to_json(plan_of(checkpoint))}};
+  json all{{"seed", checkpoint.seed},
+           {"accumulate", checkpoint.accumulate},
+           {"nodes_in_chunks", to_json(checkpoint.chunks.nodes)},
+           {"tape", to_json(plan_of(checkpoint))}};
+  if (!checkpoint.products.places.empty()) all["products"] = to_json(checkpoint.products);
+  return all;
 }
 
 CheckpointMark mark_of(const StepCheckpoint& checkpoint) {
@@ -71,6 +74,9 @@ StepCheckpoint parse(const JsonField& file) {
                             .fingerprints = tape.plan.fingerprints};
   checkpoint.chunks.loss_rows = tape.made_for ? tape.made_for->loss_rows : 0;
   checkpoint.chunks.nodes = nodes_in_chunks_from_json(file.member("nodes_in_chunks"));
+  if (const auto products = file.find("products")) {
+    checkpoint.products = matmul_algorithms_from_json(*products);
+  }
   const JsonField run = file.member("run");
   run.expect(run.string() == mark_of(checkpoint).run,
              "does not belong to the other fields; one was changed after the run wrote it");

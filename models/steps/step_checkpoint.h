@@ -9,6 +9,7 @@
 
 #include <filesystem>
 
+#include "spool/kernels/matmul_algorithms.h"
 #include "spool/models/steps/planned_steps.h"
 
 namespace spool {
@@ -22,6 +23,7 @@ struct StepCheckpoint {
   StepChunks chunks = {};                       // of the loss, and of the plan's regions
   IdTable<NodeId, int> chunks_of_nodes = {};    // of each node by itself
   IdTable<NodeId, uint64_t> fingerprints = {};  // of the tape of a micro-batch
+  MatmulAlgorithms products = {};               // of a GPU's products; empty: the first
   std::filesystem::path directory = {};         // that it was read from
 };
 

@@ -6,6 +6,7 @@
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_checkpoint.h"
 #include "spool/models/steps/step_executor.h"
+#include "spool/planner/machines/matmul_table.h"
 
 namespace spool {
 
@@ -42,7 +43,11 @@ void StepRunner::plan(const StepRequest& given, const StepPlace& place,
                       const std::optional<StepCheckpoint>& checkpoint) {
   const StepRequest request = checkpoint ? with_chunks_of(*checkpoint, given) : given;
   const auto measured = [&] {
-    return calibrate(calibration_of(description_, request, place.device, place.threads)).machine;
+    CalibrationRequest wanted = calibration_of(description_, request, place.device, place.threads);
+    if (checkpoint) wanted.products = checkpoint->products;
+    Calibration found = calibrate(wanted);
+    products_ = std::move(found.products);
+    return std::move(found.machine);
   };
   planned_ = plan_steps(description_, request, place.machine ? *place.machine : measured());
   if (checkpoint) check_chunks(*checkpoint, planned_.plans.step);
@@ -50,6 +55,10 @@ void StepRunner::plan(const StepRequest& given, const StepPlace& place,
 
 void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint>& checkpoint) {
   own_stream_ = open_stream(place.device, planned_.budget, place.threads);
+  const auto of_run = checkpoint ? std::optional(checkpoint->products) : std::nullopt;
+  if (place.machine) products_ = use_tuned_products(*own_stream_, of_run);
+  use_matmul_algorithms(*own_stream_, products_);
+  if (of_run) products_ = *of_run;
   make_executor(*own_stream_);
   initialise();
   if (!checkpoint) return;
@@ -112,7 +121,8 @@ void StepRunner::save(const std::string& directory) {
     own_runs_.push_back(run);
   }
   stream_->synchronize();
-  const StepCheckpoint checkpoint = describe_checkpoint(steps_, description_, planned_);
+  StepCheckpoint checkpoint = describe_checkpoint(steps_, description_, planned_);
+  checkpoint.products = products_;
   directory_->write(steps_, [&](const fs::path& partial) {
     save_checkpoint(partial, checkpoint, *model_, optimizer());
   });

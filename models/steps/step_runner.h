@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "spool/kernels/matmul_algorithms.h"
 #include "spool/models/steps/planned_steps.h"
 
 namespace spool {
@@ -113,6 +114,7 @@ class StepRunner {
   std::unique_ptr<StepExecutor> executor_;
   std::unique_ptr<RunDirectory> directory_;      // of the last save()
   std::vector<std::filesystem::path> own_runs_;  // resumed or saved; canonical paths
+  MatmulAlgorithms products_ = {};  // the table that a GPU's products are computed by, if any
   int64_t steps_ = 0;
 };
 

@@ -25,6 +25,15 @@ std::string processor_model() {
   return "unknown";
 }
 
+std::string hash_of(const MatmulAlgorithms& table) {
+  Hash hash;
+  for (const auto& [form, place] : table.places) {
+    hash.add(std::string_view(form));
+    hash.add(int64_t{place});
+  }
+  return fmt::format("{:016x}", hash.state());
+}
+
 std::filesystem::path folder_in(const char* variable) {
   const char* value = std::getenv(variable);
   const std::filesystem::path path = value ? value : "";
@@ -33,11 +42,12 @@ std::filesystem::path folder_in(const char* variable) {
 
 }  // namespace
 
-DeviceIdentity identify(const Stream& stream, DType of_products) {
+DeviceIdentity identify(const Stream& stream, DType of_products, const MatmulAlgorithms& tuned) {
   DeviceIdentity device{{"build", build()},
                         {"device", name(stream.device().type)},
                         {"libraries", library_versions(stream.device().type)},
                         {"products", name(of_products)}};
+  if (!tuned.places.empty()) device["algorithms"] = hash_of(tuned);
   if (stream.device().type == DeviceType::cpu) {
     const auto& cpu = static_cast<const CpuStream&>(stream);
     const bool emulated = cpu.tile_unit() == TileUnit::emulated;

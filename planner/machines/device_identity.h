@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "spool/kernels/matmul_algorithms.h"
 #include "spool/planner/machines/device_table.h"
 #include "spool/runtime/stream.h"
 
@@ -11,8 +12,8 @@ namespace spool {
 
 // The identity of the stream's device: its model, driver, libraries, number of threads and way to
 // multiply bf16, and the build of this program.  `of_products`: the type of the matrix products
-// that set its rates.
-DeviceIdentity identify(const Stream&, DType of_products);
+// that set its rates; `tuned`: the table of algorithms by which it computes products, if any.
+DeviceIdentity identify(const Stream&, DType of_products, const MatmulAlgorithms& tuned = {});
 
 // The user's cache folder for Spool: $XDG_CACHE_HOME/spool, or ~/.cache/spool; empty if the
 // environment names neither.

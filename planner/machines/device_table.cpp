@@ -92,6 +92,9 @@ std::string format_table(const DeviceTable& table) {
     text += sentence(",\n  \"rates\": ", rates);
   }
   if (table.measured) text += sentence(",\n  \"machine\": ", to_json(*table.measured));
+  if (table.event_seconds > 0) {
+    text += sentence(",\n  \"event_seconds\": ", json(table.event_seconds));
+  }
   text += sentence(",\n  \"disks\": ", json(table.disks), ",\n  \"kernels\": [");
   const char* comma = "\n    ";
   for (const KernelTime& k : table.kernels) {
@@ -110,6 +113,9 @@ DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity* device
   if (device) check_device(table.device, *device, whole.file());
   if (const auto rates = whole.find("rates")) table.rates = read_rates(*rates);
   if (const auto machine = whole.find("machine")) table.measured = measured_device(*machine);
+  if (const auto event = whole.find("event_seconds")) {
+    table.event_seconds = positive(*event, max_seconds);
+  }
   for (const JsonField& disk : whole.member("disks").members()) {
     table.disks[disk.key()] = positive(disk, max_rate);
   }

@@ -7,6 +7,7 @@
 //     "spool_kernels": 1,
 //     "device": {"build": ..., "device": "cpu", "libraries": ..., "processor": ..., ...},
 //     "rates": {"bytes_per_second": 2.1e10, ...},
+//     "event_seconds": 2.1e-6,
 //     "disks": {"/tmp": 1.2e9},
 //     "kernels": [{"name": "matmul", "dtype": "f32", "flops": ..., "bytes": ..., "seconds": ...},
 //                 ...]
@@ -44,7 +45,8 @@ MeasuredDevice describe(const Stream&);
 
 struct DeviceTable {
   DeviceIdentity device = {};
-  std::optional<Machine> rates = {};         // without name, architecture and kernels
+  std::optional<Machine> rates = {};  // without name, architecture and kernels
+  double event_seconds = 0;           // of a pair of timed events, which kernels' times are free of
   std::map<std::string, double> disks = {};  // by directory, bytes per second
   std::vector<KernelTime> kernels = {};      // without repetitions, in the order of before()
   std::optional<MeasuredDevice> measured = {};

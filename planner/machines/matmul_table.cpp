@@ -4,8 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "spool/planner/machines/device_identity.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/hash.h"
+#include "spool/runtime/log.h"
 
 namespace spool {
 
@@ -16,6 +18,15 @@ namespace {
 
 constexpr int matmul_table_version = 1;
 constexpr const char* matmul_table_format = "spool-matmul-algorithms";
+
+MatmulAlgorithms readable_table(const MatmulAlgorithms& of) {
+  try {
+    return load_matmul_table(cache_folder(), of);
+  } catch (const Error& error) {
+    logger().warn("{}; matrix products take the first algorithms instead", error.what());
+    return {};
+  }
+}
 
 }  // namespace
 
@@ -59,6 +70,21 @@ MatmulAlgorithms load_matmul_table(const fs::path& folder, const MatmulAlgorithm
   MatmulAlgorithms table = matmul_algorithms_from_json(read_json(file));
   check_file(table.is_of_device_of(of), file,
              "is the table of another device or library; delete it");
+  return table;
+}
+
+MatmulAlgorithms use_tuned_products(Stream& stream, const std::optional<MatmulAlgorithms>& of_run) {
+  const MatmulAlgorithms own = matmul_algorithms(stream);
+  MatmulAlgorithms table = of_run ? *of_run : readable_table(own);
+  if (table.places.empty()) return {};
+  if (!table.is_of_device_of(own)) {
+    logger().warn(
+        "the run began with algorithms of matrix products for {} with cuBLASLt {}, which this "
+        "device or library cannot take: its numbers may differ in their last bits",
+        table.device, table.library);
+    return {};
+  }
+  use_matmul_algorithms(stream, table);
   return table;
 }
 

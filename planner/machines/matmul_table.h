@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "spool/kernels/matmul_algorithms.h"
 #include "spool/runtime/files/json.h"
@@ -24,5 +25,11 @@ void save_matmul_table(const std::filesystem::path& file, const MatmulAlgorithms
 // The table for this device and library, empty if there is none.  Throws if the file is not such a
 // table.
 MatmulAlgorithms load_matmul_table(const std::filesystem::path& folder, const MatmulAlgorithms& of);
+
+// Makes the stream compute products by the table that a run began with, else by the one in the
+// user's cache: where a device is measured, and where a model trains, is evaluated or writes.
+// Returns the table in use, empty if there is none.  A table that is damaged, or of another device
+// or library, is not used, and a warning says so (runtime/log.h).
+MatmulAlgorithms use_tuned_products(Stream&, const std::optional<MatmulAlgorithms>& of_run = {});
 
 }  // namespace spool

@@ -7,8 +7,6 @@
 #include "spool/models/training/run/checkpoint_files.h"
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/report.h"
-#include "spool/planner/machines/device_identity.h"
-#include "spool/planner/machines/matmul_table.h"
 
 namespace spool {
 namespace {
@@ -97,7 +95,7 @@ void tell_plan(RunSetup& run, const RunRequest& request) {
   }
 }
 
-void plan(RunSetup& run) {
+void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
   RunOptions& o = run.options;
   RunListeners& listeners = *run.listeners;
   std::optional<SplitChoice> split;
@@ -107,9 +105,12 @@ void plan(RunSetup& run) {
   }
   CalibrationRequest calibration = calibration_of(o, run.given_plan);
   calibration.say = [&](const std::string& text) { listeners.say(text); };
+  if (stored) calibration.products = stored->products;
   {
     const LongWork measuring(listeners, "measuring kernels");
-    run.machine = calibrate(calibration).machine;
+    Calibration found = calibrate(calibration);
+    run.machine = std::move(found.machine);
+    run.products = stored ? stored->products : std::move(found.products);
   }
   const RunRequest request = request_of(o, run.machine, run.given_plan);
   RunPlanner planner(o.training, request, run.sample.length, run.machine);
@@ -148,18 +149,10 @@ void tell_differences(const RunSetup& run, const StoredRun& stored) {
 }
 
 // A run keeps the table of algorithms that it began with, whatever is timed meanwhile.
-void choose_algorithms(RunSetup& run, const std::optional<StoredRun>& stored) {
-  const MatmulAlgorithms own = matmul_algorithms(*run.stream);
-  MatmulAlgorithms& products = run.products;
-  products = stored ? stored->products : load_matmul_table(cache_folder(), own);
-  if (products.places.empty()) return;
-  if (!products.is_of_device_of(own)) {
-    return run.listeners->say(
-        fmt::format("the run began with algorithms of matrix products for {} with cuBLASLt {}, "
-                    "which this device or library cannot take: its numbers may differ in their "
-                    "last bits",
-                    products.device, products.library));
-  }
+void choose_algorithms(RunSetup& run) {
+  const MatmulAlgorithms& products = run.products;
+  const bool is_used = products.is_of_device_of(matmul_algorithms(*run.stream));
+  if (!is_used || products.places.empty()) return;
   use_matmul_algorithms(*run.stream, products);
   run.listeners->say(
       fmt::format("matrix products take the algorithms of a table of {} forms for {}",
@@ -187,7 +180,7 @@ void set_up_trainer(RunSetup& run, const std::optional<StoredRun>& stored) {
   } else {
     run.trainer->initialise();
   }
-  choose_algorithms(run, stored);
+  choose_algorithms(run);
   run.trainer->prepare();
   run.stream->synchronize();  // so that this is not a part of the first step
 }
@@ -224,7 +217,7 @@ RunSetup set_up_run(RunOptions options, RunListener& listener) {
   run.sample = sample_of(o, *run.tokenizer, run.checkpoint);
   o.training.validate();
   open_data(run, stored);
-  plan(run);
+  plan(run, stored);
   if (o.dry_run) {
     if (run.trace) run.listeners->say(run.trace->write(run.traced_step() + 1));
     return run;

@@ -26,7 +26,8 @@ class WorkKernelsTest : public ::testing::Test {
     return measure_kernels(work, /*layout=*/{}, std::move(kernels), *stream,
                            {.seconds = limit,
                             .clock = [this] { return now_; },
-                            .late = [this](int runs, double) { late_ = runs; }});
+                            .late = [this](int runs, double) { late_ = runs; }})
+        .launches;
   }
 
   double now_ = 0;

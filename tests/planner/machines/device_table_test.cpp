@@ -16,6 +16,7 @@ const DeviceIdentity ours{{"device", "cpu"}, {"threads", "2"}};
 DeviceTable some_table() {
   return {.device = ours,
           .rates = Machine{.f32_flops = 1e11 / 3, .launch_seconds = 1e-6 / 7},
+          .event_seconds = 1e-6 / 3,
           .disks = {{"/tmp", 1e9 / 3}},
           .kernels = {{"add", {.bytes = 12}, 0.1},
                       {"matmul", {.flops = 2e9 / 3, .bytes = 7, .dtype = DType::bf16}, 1e-3 / 3}}};
@@ -29,6 +30,7 @@ TEST(DeviceTable, IsReadAsItWasWritten) {
   EXPECT_EQ(read.device, ours);
   EXPECT_EQ(read.rates.value_or(Machine{}).f32_flops, 1e11 / 3);
   EXPECT_EQ(read.rates.value_or(Machine{}).launch_seconds, 1e-6 / 7);
+  EXPECT_EQ(read.event_seconds, 1e-6 / 3);
   EXPECT_EQ(read.disks, some_table().disks);
   ASSERT_EQ(read.kernels.size(), 2u);
   EXPECT_TRUE(same_kernel(read.kernels[1], some_table().kernels[1]));
