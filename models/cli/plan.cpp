@@ -32,7 +32,7 @@ constexpr const char* here = "this";
 
 struct PlanFlags {
   std::string machine = here, json;
-  bool frontier = false;
+  bool frontier = false, kernels = false;
 };
 
 // Where a run is planned for, and how it executes there.
@@ -176,6 +176,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   warn(lowered_budget(o.memory, request));
   warn(warn_of_memory(run, request));
   if (flags.json == "-") return 0;
+  if (flags.kernels) print_lines(kernel_times_table(o.training, run.plans, machine));
   if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);
   return 0;
@@ -206,6 +207,8 @@ std::function<int()> add_plan(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,
                "Also plan for budgets from the smallest that can be met to that of keeping all");
+  app.add_flag("--kernels", flags->kernels,
+               "Also print the foretold time of a step's kernels, by name");
   add_setting(app, run_setting("report"))
       ->description(
           "File to write a page to that draws the plan, with --frontier: HTML that needs no "

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
+#include "spool/models/calibration/work_kernels.h"
 #include "spool/models/cli/terminal/style.h"
+#include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/attention_methods.h"
 #include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/plan_report.h"
@@ -290,6 +293,34 @@ std::string emphasised(std::string_view table, int descriptor) {
     at = end + 1;
   }
   return all;
+}
+
+std::string kernel_times_table(const TrainingConfig& config, const StepPlans& plans,
+                               const Machine& machine) {
+  struct Row {
+    std::string name;
+    int64_t launches = 0;
+    double seconds = 0;
+  };
+  std::map<std::string, Row> by_name;
+  Row all{.name = "all"};
+  const auto step = rehearse_step(describe_step(config), plans, machine, {.trace = true});
+  for (const TraceSpan& span : kernel_spans(step.trace)) {
+    for (Row* r : {&by_name[span.name], &all}) {
+      ++r->launches;
+      r->seconds += span.seconds();
+    }
+  }
+  std::vector<Row> rows;
+  for (auto& [name, r] : by_name) rows.push_back({name, r.launches, r.seconds});
+  std::ranges::stable_sort(rows, std::greater(), &Row::seconds);
+  rows.push_back(all);
+  std::string table = fmt::format("  {:<24} {:>8} {:>10}\n", "kernel", "launches", "ms");
+  for (const Row& r : rows) {
+    table += fmt::format("  {:<24} {:>8} {:>10.3f}\n", r.name, r.launches, 1e3 * r.seconds);
+  }
+  table.pop_back();
+  return table;
 }
 
 std::string frontier_table(const std::vector<PlannedSteps>& frontier) {

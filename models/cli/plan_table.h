@@ -18,6 +18,9 @@ std::string plan_table(const RunOptions&, const Machine&, const PlannedRun&);
 // The table with the foretold peak and step time in bold, if the descriptor is a terminal.
 std::string emphasised(std::string_view table, int descriptor);
 
+// The foretold time of a step's kernels by name, the longest first.
+std::string kernel_times_table(const TrainingConfig&, const StepPlans&, const Machine&);
+
 // Budget, peak and step time of each plan, one line each.
 std::string frontier_table(const std::vector<PlannedSteps>&);
 

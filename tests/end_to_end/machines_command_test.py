@@ -90,6 +90,21 @@ class Cpus(Machines):
 
 
 class Sheets(Machines):
+    def test_kernels_have_their_times_by_name_which_add_up_to_the_step(self):
+        report = self.plan("--machine", "h200", "--kernels")
+        table = self.printed[self.printed.index("  kernel "):].splitlines()[1:]
+        rows = [re.match(r"  (\w+) +(\d+) +([\d.]+)$", line) for line in table]
+        rows = [(row[1], int(row[2]), float(row[3])) for row in rows if row]
+        *kernels, whole = rows
+        self.assertEqual(whole[0], "all")
+        times = [seconds for _, _, seconds in kernels]
+        self.assertEqual(times, sorted(times, reverse=True))
+        self.assertEqual(sum(launches for _, launches, _ in kernels), whole[1])
+        self.assertAlmostEqual(sum(times), whole[2], delta=1e-3 * len(times))
+        self.assertLessEqual(whole[2], report["foretold_step_ms"] + 1e-3)
+        self.assertGreater(whole[2], 0.9 * report["foretold_step_ms"])
+        self.assertIn("attention_backward", [name for name, _, _ in kernels])
+
     def test_may_have_other_memory_and_another_link(self):
         self.assertEqual(self.plan("--machine", "rtx4090")["budget_bytes"], 24_000_000_000)
         self.assertEqual(self.plan("--machine", "rtx4090,400GiB")["budget_bytes"], 400 << 30)
