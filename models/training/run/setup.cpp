@@ -110,7 +110,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     const LongWork measuring(listeners, "measuring kernels");
     Calibration found = calibrate(calibration);
     run.machine = std::move(found.machine);
-    run.products = stored ? stored->products : std::move(found.products);
+    run.products = stored ? stored->products : found.products;
   }
   const RunRequest request = request_of(o, run.machine, run.given_plan);
   RunPlanner planner(o.training, request, run.sample.length, run.machine);
