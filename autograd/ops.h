@@ -84,16 +84,18 @@ Var attention(const Var& qkv, Heads heads, Mask mask = Mask::causal,
 Var attention(const Var& qkv, Heads heads, const Var& first, SumOrder order = SumOrder::fixed);
 
 // The cache of an attention layer: keys and values (B, Hkv, P, D) of the tokens before `position`,
-// with room for P tokens.
+// with room for P tokens.  With `place`, i32 (1), one token is added at the position that is there
+// when the work runs, and that is at most `position`.
 struct KeyValueLayer {
   Tensor keys, values;
   int64_t position = 0;
+  Tensor place = {};
 };
 
 // attention() of tokens that follow those in the cache; adds their keys and values to it.  Only on
 // a tape that does not record: backward cannot read memory that changes.
 // Row b begins at token first[b], i32 (B), if that is present: queries see no keys before it, and
-// queries before it see only their own key.
+// queries before it see only their own key.  A cache with a place needs it.
 Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads,
                      const Var& first = {});
 

@@ -23,9 +23,13 @@ void CachedAttention::check_arguments() const {
   all.present("values", values, qkv.dtype());
   const CachedExtents e(*this);
   if (first) all.elements("first", first, DType::i32, e.B);
-  all.apart("y", y, {{"keys", keys}, {"values", values}, {"qkv", qkv}, {"first", first}});
-  all.apart("keys", keys, {{"values", values}, {"qkv", qkv}, {"first", first}});
-  all.apart("values", values, {{"qkv", qkv}, {"first", first}});
+  if (place) all.elements("place", place, DType::i32, 1);
+  check(!place || e.T == 1, "cached attention: ", e.T, " tokens at a place that is read on the ",
+        "device; there must be one");
+  all.apart("y", y,
+            {{"keys", keys}, {"values", values}, {"qkv", qkv}, {"first", first}, {"place", place}});
+  all.apart("keys", keys, {{"values", values}, {"qkv", qkv}, {"first", first}, {"place", place}});
+  all.apart("values", values, {{"qkv", qkv}, {"first", first}, {"place", place}});
 }
 
 Cost CachedAttention::cost() const {

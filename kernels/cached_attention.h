@@ -11,6 +11,10 @@
 // `first` is where the text of row b begins, after padding at the left; absent, it is 0.  A query
 // in the padding sees its own key alone, so its result is finite; the padding's rows of the cache,
 // which may be read, must be finite too.  A negative `first` is an error on the cpu, and 0 on cuda.
+//
+// `place`, if present, has the position of the one new token in device memory, so that a replayed
+// graph reads another each time; `position` is then the most that it may be.  Beyond [0, position]
+// it is an error on the cpu, and the nearest in it on cuda.  The result has the same bits.
 // What is written shares no memory with other arguments.
 
 #include "spool/kernels/attention.h"
@@ -26,6 +30,7 @@ struct CachedAttention {
   int64_t position = 0;  // position + n <= P
   double scale = 1;      // usually 1 / sqrt(D)
   View first = {};       // i32 (B), or absent
+  View place = {};       // i32 (1), or absent
   View workspace = {};
 
   void check_arguments() const;

@@ -39,11 +39,15 @@ struct CachedAttentionOp final : Op {
       check(in[3] == Spec{Shape{B}, DType::i32}, "cached_attention: first tokens of ", in[3],
             " for ", qkv, "; they must be ", Spec{Shape{B}, DType::i32});
     }
+    if (in.size() > 4) {
+      check(n == 1 && in[4] == Spec{Shape{1}, DType::i32}, "cached_attention: a place of ", in[4],
+            " for ", n, " tokens; it must be ", Spec{Shape{1}, DType::i32}, " and for one");
+    }
     return {{Shape{B, n, H * D}, qkv.dtype}};
   }
 
   void forward(Forward& f) const override {
-    auto [qkv, keys, values, first] = f.inputs<4>();
+    auto [qkv, keys, values, first, place] = f.inputs<5>();
     auto [y] = f.outputs<1>();
     f.launch(CachedAttention{.y = y,
                              .keys = keys,
@@ -52,7 +56,8 @@ struct CachedAttentionOp final : Op {
                              .heads = heads,
                              .position = position,
                              .scale = 1 / std::sqrt(static_cast<double>(keys.shape().row())),
-                             .first = first});
+                             .first = first,
+                             .place = place});
   }
 
   Slots saves(const Needs&) const override { return {}; }
@@ -72,9 +77,14 @@ Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads, co
       "cached_attention: a cache is for a tape that does not record; use attention() on this one");
   const Var keys = tape.input(cache.keys), values = tape.input(cache.values);
   if (!first) {
+    check(!cache.place, "cached_attention: a cache with a place needs the first token of each row");
     return apply<CachedAttentionOp>(tape, {qkv, keys, values}, heads, cache.position);
   }
-  return apply<CachedAttentionOp>(tape, {qkv, keys, values, first}, heads, cache.position);
+  if (!cache.place) {
+    return apply<CachedAttentionOp>(tape, {qkv, keys, values, first}, heads, cache.position);
+  }
+  const Var place = tape.input(cache.place);
+  return apply<CachedAttentionOp>(tape, {qkv, keys, values, first, place}, heads, cache.position);
 }
 
 }  // namespace spool

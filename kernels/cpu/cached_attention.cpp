@@ -109,10 +109,21 @@ void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream)
   });
 }
 
+// The same with the position that is in device memory.
+CachedAttention at_place(CachedAttention k) {
+  if (!k.place) return k;
+  const int64_t place = *k.place.as<int32_t>();
+  check(place >= 0 && place <= k.position, "cached attention: the place of the new token is ",
+        place, ", and may be at most ", k.position);
+  k.position = place;
+  return k;
+}
+
 }  // namespace
 }  // namespace cpu
 
-void run(const CachedAttention& k, CpuStream& stream) {
+void run(const CachedAttention& given, CpuStream& stream) {
+  const CachedAttention k = cpu::at_place(given);
   const CachedExtents e(k);
   cpu::dispatch(k.qkv.dtype(), [&]<class T>(T) {
     cpu::store<T>(k, e, stream);

@@ -96,6 +96,7 @@ template <class T>
 template <int lanes, int R>
 void Cached<T>::launch_pieces() const {
   const int64_t count = count_pieces(e.P, k.position + e.T);
+  const CachePlace place{k.position, k.place ? k.place.as<int32_t>() : nullptr};
   const PieceArguments<T> arguments{
       .keys = part(k.keys, e.key(0)),
       .values = part(k.values, e.value(0)),
@@ -103,10 +104,10 @@ void Cached<T>::launch_pieces() const {
       .y = heads_of<T>(k.y, 0, e.D),
       .parts = k.workspace.as<float>(),
       .first = first(),
+      .place = place,
       .Hkv = e.Hkv,
       .group = e.group(),
       .n = e.T,
-      .position = k.position,
       .keys_each = piece_keys(e.P),
       .pieces = count,
       .part_floats = piece_floats(e.D),
@@ -119,11 +120,14 @@ void Cached<T>::launch_pieces() const {
       {.grid = dim3(unsigned(count * e.B * e.Hkv), unsigned(groups)), .block = dim3(piece_block)},
       arguments);
   if (count == 1) return;
-  launch_kernel(
-      stream, merge_pieces_kernel<T>,
-      {.grid = dim3(unsigned(e.B * e.H * e.T)), .block = dim3(merge_block)}, arguments.y,
-      PartsOfQueries{.data = arguments.parts, .pieces = count, .floats = arguments.part_floats},
-      static_cast<const AttentionExtents&>(e));
+  launch_kernel(stream, merge_pieces_kernel<T>,
+                {.grid = dim3(unsigned(e.B * e.H * e.T)), .block = dim3(merge_block)}, arguments.y,
+                PartsOfQueries{.data = arguments.parts,
+                               .most = count,
+                               .floats = arguments.part_floats,
+                               .place = place,
+                               .keys_each = arguments.keys_each},
+                static_cast<const AttentionExtents&>(e));
 }
 
 template <class T>

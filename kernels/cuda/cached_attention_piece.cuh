@@ -19,6 +19,16 @@ struct CachePart {
   HeadArray<T> cache;
 };
 
+// The position of the first new token: from device memory, if that is where it is.
+struct CachePlace {
+  int64_t most;
+  const int32_t* place;  // may be absent
+
+  __device__ int64_t position() const {
+    return place ? min(max(int64_t{__ldg(place)}, int64_t{0}), most) : most;
+  }
+};
+
 constexpr int piece_block = 128, piece_warps = piece_block / warp_lanes;
 constexpr int lane_width = 8;  // elements of a row in a lane
 constexpr float lowest_score = std::numeric_limits<float>::lowest();
@@ -28,9 +38,10 @@ struct PieceArguments {
   CachePart<T> keys, values;
   HeadArray<const T> queries;
   HeadArray<T> y;
-  float* parts;          // (B, H, n, pieces, 2 + D), if there is more than one piece
+  float* parts;          // (B, H, n, pieces, 2 + D), if there may be more than one piece
   const int32_t* first;  // (B): where the text of each row begins; may be absent
-  int64_t Hkv, group, n, position, keys_each, pieces, part_floats;
+  CachePlace place;
+  int64_t Hkv, group, n, keys_each, pieces, part_floats;  // pieces: the most that there may be
   int D;
   bool packed;
   float scale;
@@ -99,7 +110,8 @@ struct Piece {
   const PieceArguments<T>& all;
   float (*scores)[max_keys];
   float (*sums)[R][lanes * lane_width];  // of each warp
-  int64_t b, kv, piece, first_row, begin;
+  int64_t b, kv, piece, first_row, position, begin;
+  bool is_alone;       // there is no other piece
   int count;           // of keys
   int64_t text_first;  // queries before it see only their own key, others the keys from it on
 
@@ -113,9 +125,9 @@ struct Piece {
   __device__ int64_t head(int r) const { return kv * all.group + (first_row + r) / all.n; }
   __device__ int64_t query(int r) const { return (first_row + r) % all.n; }
 
-  __device__ bool is_new(int key) const { return begin + key >= all.position; }
+  __device__ bool is_new(int key) const { return begin + key >= position; }
   __device__ const T* row_of(const CachePart<T>& part, int key) const {
-    return is_new(key) ? part.fresh.rows(b, kv).at(begin + key - all.position)
+    return is_new(key) ? part.fresh.rows(b, kv).at(begin + key - position)
                        : part.cache.rows(b, kv).at(begin + key);
   }
 
@@ -175,7 +187,7 @@ struct Piece {
       for (int other = lanes / 2; other > 0; other /= 2) {
         s += __shfl_xor_sync(all_lanes, s, other);
       }
-      const int64_t token = all.position + query(r);
+      const int64_t token = position + query(r);
       const bool seen =
           in_range(r) && begin + key <= token && begin + key >= min(text_first, token);
       if (column() == 0 && key < count) scores[r][key] = seen ? s : -INFINITY;
@@ -229,19 +241,19 @@ struct Piece {
     for (int r = 0; r < R; ++r) {
       if (!in_range(r)) return;
       const int64_t row = ((b * all.Hkv * all.group + head(r)) * all.n + query(r)) * all.pieces;
-      float* const part = all.pieces > 1 ? all.parts + (row + piece) * all.part_floats : nullptr;
+      float* const part = is_alone ? nullptr : all.parts + (row + piece) * all.part_floats;
       T* const y = all.y.rows(b, head(r)).at(query(r));
       for (int d = static_cast<int>(threadIdx.x); d < all.D; d += piece_block) {
         float sum = 0;
 #pragma unroll
         for (int w = 0; w < piece_warps; ++w) sum += sums[w][r][d];
-        if (all.pieces == 1) {
+        if (is_alone) {
           y[d] = from_float<T>(sum / totals[r].y);
         } else {
           part[2 + d] = sum;
         }
       }
-      if (all.pieces > 1 && threadIdx.x == 0) {
+      if (!is_alone && threadIdx.x == 0) {
         part[0] = totals[r].x;
         part[1] = totals[r].y;
       }
@@ -257,7 +269,9 @@ __global__ void __launch_bounds__(piece_block) piece_kernel(PieceArguments<T> al
   using SumsOfWarp = float[R][lanes * lane_width];
   SPOOL_SHARED(SumsOfWarp, sums, piece_warps);
   const int64_t place = blockIdx.x / all.pieces, piece = blockIdx.x % all.pieces;
-  const int64_t begin = piece * all.keys_each, end = all.position + all.n;
+  const int64_t position = all.place.position();
+  const int64_t begin = piece * all.keys_each, end = position + all.n;
+  if (begin >= end) return;
   const Piece<lanes, R, T> mine{.all = all,
                                 .scores = scores,
                                 .sums = sums,
@@ -265,7 +279,9 @@ __global__ void __launch_bounds__(piece_block) piece_kernel(PieceArguments<T> al
                                 .kv = place % all.Hkv,
                                 .piece = piece,
                                 .first_row = int64_t{blockIdx.y} * R,
+                                .position = position,
                                 .begin = begin,
+                                .is_alone = end <= all.keys_each,
                                 .count = static_cast<int>(min(all.keys_each, end - begin)),
                                 .text_first = all.first ? __ldg(all.first + place / all.Hkv) : 0};
   Batch<T> values;
@@ -285,8 +301,15 @@ __global__ void __launch_bounds__(piece_block) piece_kernel(PieceArguments<T> al
 constexpr int merge_block = 128;
 
 struct PartsOfQueries {
-  const float* data;  // (B, H, n, pieces, floats)
-  int64_t pieces, floats;
+  const float* data;  // (B, H, n, most, floats)
+  int64_t most, floats;
+  CachePlace place;
+  int64_t keys_each;
+
+  // Of a text that ends n tokens behind the place.
+  __device__ int64_t pieces(int64_t n) const {
+    return place.place ? ceil_div(int(place.position() + n), int(keys_each)) : most;
+  }
 };
 
 // A block has one query of one head.
@@ -294,9 +317,10 @@ template <class T>
 __global__ void __launch_bounds__(merge_block)
     merge_pieces_kernel(HeadArray<T> y, PartsOfQueries all, AttentionExtents e) {
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
-  const int64_t place = blockIdx.x, pieces = all.pieces, each = all.floats;
+  const int64_t place = blockIdx.x, pieces = all.pieces(e.T), each = all.floats;
+  if (pieces == 1) return;  // which has written y
   const int64_t t = place % e.T, h = place / e.T % e.H, b = place / e.T / e.H;
-  const float* const parts = all.data + place * pieces * each;
+  const float* const parts = all.data + place * all.most * each;
   float largest = lowest_score, sum = 0;
   for (int64_t i = lane; i < pieces; i += warp_lanes) largest = fmaxf(largest, parts[i * each]);
   largest = warp_max(largest);

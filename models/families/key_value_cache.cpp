@@ -22,7 +22,15 @@ KeyValueLayer KeyValueCache::layer(size_t i) const {
   const Range rows{0, rows_};
   return {.keys = layers_[i].keys.slice(rows),
           .values = layers_[i].values.slice(rows),
-          .position = length_};
+          .position = length_,
+          .place = layers_[i].place};
+}
+
+KeyValueCache KeyValueCache::placed(const Tensor& place, int64_t rows) const {
+  KeyValueCache all = *this;
+  for (KeyValueLayer& layer : all.layers_) layer.place = place;
+  all.length_ = rows - 1;
+  return all;
 }
 
 void KeyValueCache::advance(int64_t tokens) {

@@ -20,6 +20,9 @@ class KeyValueCache {
 
   // Layer i, positioned after the cached tokens.
   KeyValueLayer layer(size_t i) const;
+  // The same memory, with a token added at `place`, i32 (1), which is below `rows`: for work that
+  // is captured once and replayed at other places.
+  KeyValueCache placed(const Tensor& place, int64_t rows) const;
   // Call it after every layer has stored the keys and values of `tokens` more tokens.
   void advance(int64_t tokens);
   void clear();

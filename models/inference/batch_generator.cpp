@@ -20,7 +20,8 @@ BatchGenerator::BatchGenerator(Model& model, Stream& stream, int64_t rows, int64
     : model_(model),
       stream_(stream),
       cache_(model.make_cache(rows, tokens)),
-      logits_({Shape{rows, model.shape().padded_vocabulary()}}, stream, {.name = "logits"}) {
+      logits_({Shape{rows, model.shape().padded_vocabulary()}}, stream, {.name = "logits"}),
+      token_pass_(model, logits_, stream) {
   check(tokens <= model.longest_row(), "generate: texts of ", tokens,
         " tokens, and the model reads rows of at most ", model.longest_row());
 }
@@ -52,6 +53,11 @@ void BatchGenerator::begin(std::span<Row> texts) {
 
 void BatchGenerator::pass(const Columns& columns, bool last) {
   const int64_t B = rows(), n = columns.n, C = model_.shape().channels;
+  token_pass_.prepare(cache_);
+  if (token_pass_.takes(n)) {
+    return token_pass_.run(
+        cache_, {.tokens = columns.tokens, .positions = columns.positions, .first = first_});
+  }
   const auto input = [&](const Shape& shape, std::span<const int32_t> values, const Label& label) {
     return make_tensor<int32_t>(shape, values, stream_, label);
   };

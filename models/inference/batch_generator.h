@@ -13,6 +13,7 @@
 
 #include "spool/models/families/model.h"
 #include "spool/models/inference/sampling.h"
+#include "spool/models/inference/token_pass.h"
 
 namespace spool {
 
@@ -46,7 +47,8 @@ class BatchGenerator {
   Model& model_;
   Stream& stream_;
   KeyValueCache cache_;
-  Tensor logits_;                // f32 (rows, padded V)
+  Tensor logits_;  // f32 (rows, padded V)
+  TokenPass token_pass_;
   std::vector<float> host_;      // a copy of the logits of the rows in use
   std::vector<size_t> text_of_;  // the text of each row
   std::vector<int32_t> first_;   // the column where each row's text begins

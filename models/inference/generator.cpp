@@ -25,6 +25,7 @@ Generator::Generator(Model& model, Stream& stream, int64_t tokens)
       stream_(stream),
       cache_(model.make_cache(1, tokens == 0 ? 0 : std::min(tokens, model.longest_row()))),
       logits_({Shape{1, model.shape().padded_vocabulary()}}, stream, {.name = "logits"}),
+      token_pass_(model, logits_, stream),
       host_(static_cast<size_t>(logits_.numel())) {}
 
 void Generator::begin() {
@@ -59,6 +60,14 @@ const Tensor& Generator::logits() {
 
 void Generator::pass(std::span<const int32_t> tokens, bool last) {
   const auto n = static_cast<int64_t>(tokens.size());
+  token_pass_.prepare(cache_);
+  if (token_pass_.takes(n)) {
+    const auto position = static_cast<int32_t>(cache_.length());
+    constexpr int32_t first = 0;
+    return token_pass_.run(
+        cache_,
+        {.tokens = tokens, .positions = std::span(&position, 1), .first = std::span(&first, 1)});
+  }
   const Label label{.name = "tokens", .purpose = Purpose::input};
   Tape tape(stream_, {.recording = false, .training = false});
   const Var ids = tape.input(make_tensor<int32_t>({1, n}, tokens, stream_, label));

@@ -13,6 +13,7 @@
 
 #include "spool/models/families/model.h"
 #include "spool/models/inference/sampling.h"
+#include "spool/models/inference/token_pass.h"
 
 namespace spool {
 
@@ -48,7 +49,8 @@ class Generator {
   Model& model_;
   Stream& stream_;
   KeyValueCache cache_;
-  Tensor logits_;              // f32 (1, padded V)
+  Tensor logits_;  // f32 (1, padded V)
+  TokenPass token_pass_;
   std::vector<float> host_;    // a copy of logits_
   std::vector<int32_t> text_;  // from the first cached token on
 };

@@ -36,18 +36,6 @@ std::unique_ptr<Offloader> make_offloader(const StepPlans& plans, HostLink* link
 
 }  // namespace
 
-void StepGraphs::begin_step(const Stream& stream) {
-  const uint64_t live_hash = stream.memory().live_hash;
-  if (live_hash != live_hash_) discard();
-  live_hash_ = live_hash;
-}
-
-void StepGraphs::enqueue(bool first, bool last, const std::function<void()>& work, Stream& stream) {
-  Graph& graph = graph_of_kind_[(first ? 2u : 0u) + (last ? 1u : 0u)];
-  if (!graph) graph = stream.capture(work);
-  stream.replay(graph);
-}
-
 StepResults::StepResults(Stream& stream)
     : stream_(stream),
       waiting_(stream.side_stream()),
@@ -162,7 +150,7 @@ void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) 
   write<float>(loss_scale_, std::span(&scale, 1));
   optimizer_->prepare(step.number + 1, step.learning_rate);
   launch(Fill{.out = loss_}, stream_);
-  graphs_.begin_step(stream_);
+  graphs_.begin(stream_);
   PlacedStep memory(stream_.arena(), plans_.layout);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     upload(micro);
@@ -194,7 +182,7 @@ void StepExecutor::enqueue_micro_step(int64_t micro) {
   };
   const bool captures = plans_.graph && !host_works() && !stream_.trace() && stream_.captures();
   if (!captures) return work();
-  graphs_.enqueue(first, last, work, stream_);
+  graphs_.enqueue({first, last}, work, stream_);
 }
 
 void StepExecutor::run_micro_step(size_t phase) {

@@ -7,30 +7,11 @@
 #include <memory>
 #include <optional>
 
+#include "spool/autograd/captured_graphs.h"
 #include "spool/autograd/survey.h"
 #include "spool/models/steps/step.h"
 
 namespace spool {
-
-// The captured graphs of a training step.  There are four kinds of micro-steps: the first, which
-// allocates the gradients; those in the middle, which add to them; the last, which ends with the
-// optimizer; and one that is both first and last.  Each kind is captured the first time it runs,
-// and replayed from then on, without a tape, at the same addresses.
-class StepGraphs {
- public:
-  // Call it before the first micro-step.  Discards the graphs if live memory has other addresses
-  // than when they were captured.
-  void begin_step(const Stream&);
-  // Call it when a step fails: a graph that was captured or replayed in part must not be replayed.
-  void discard() { graph_of_kind_ = {}; }
-
-  // Enqueues a micro-step; its work is the same for all micro-steps of its kind.
-  void enqueue(bool first, bool last, const std::function<void()>& work, Stream&);
-
- private:
-  std::array<Graph, 4> graph_of_kind_ = {};
-  uint64_t live_hash_ = 0;  // of the live memory when the graphs were captured
-};
 
 // The results of the last two steps on a device that runs behind the host.  Each is copied to the
 // host after its step, so the host can read it while the device runs the next one.
@@ -131,7 +112,9 @@ class StepExecutor {
   std::unique_ptr<Offloader> offloader_;  // if the plan offloads saved values
   std::unique_ptr<Optimizer> optimizer_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
-  StepGraphs graphs_;
+  // Of four kinds of micro-steps: the first, which allocates the gradients; those in the middle,
+  // which add to them; the last, which ends with the optimizer; and one that is both.
+  CapturedGraphs graphs_;
   std::optional<StepResults> results_;  // if the device captures, and the host has no work
   bool prepared_ = false;
   Survey* survey_ = nullptr;

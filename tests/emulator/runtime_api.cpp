@@ -9,6 +9,7 @@
 #include "device_clock.h"
 #include "errors.h"
 #include "host_thread.h"
+#include "launches.h"
 #include "thread_sanitizer.h"
 
 using emulator::Capture;
@@ -114,6 +115,8 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   if (device().schedule == Schedule::eager) run_until(queue, queue.enqueued);
   return state_of(queue);
 }
+
+uint64_t enqueued(cudaStream_t stream) { return stream->queue->enqueued; }
 
 }  // namespace emulator
 

@@ -177,6 +177,29 @@ TEST(CachedAttention, ItsMemoryDependsOnShapesAlone) {
   }
 }
 
+TEST(CachedAttention, APlaceOnTheDeviceHasTheBitsOfAPosition) {
+  const Heads heads{.query = 4, .key = 2};
+  const Shape cache{2, 2, 40, 8};
+  CpuStream stream(plenty, 2);
+  for (const DType t : {DType::f32, DType::bf16, DType::f64}) {
+    for (const int64_t position : {0, 7, 39}) {
+      EXPECT_EQ(attend_at_place(cache, heads, t, position, 39, stream),
+                attend_at_place(cache, heads, t, position, {}, stream));
+    }
+  }
+  for (const int64_t position : {-1, 21}) {
+    CpuStream refuses(plenty, 1);
+    expect_error(ErrorKind::invalid, {"place", std::to_string(position), "at most 20"},
+                 [&] { attend_at_place(cache, heads, DType::f32, position, 20, refuses); });
+  }
+  const Tensor caches = normal(cache, DType::f32, stream, 1),
+               two = unset({2, 2, 64}, DType::f32, stream);
+  expect_error(ErrorKind::invalid, {"2 tokens at a place"}, [&] {
+    attend(caches, normal(cache, DType::f32, stream, 2), two, heads, 5, 1, {},
+           integers({1}, {0}, stream));
+  });
+}
+
 TEST(CachedAttention, CountsTheRowsItReads) {
   MetaStream stream(Machine{});
   const Tensor cache({{2, 3, 1000, 16}}, stream), qkv({{2, 4, 12 * 16}}, stream);

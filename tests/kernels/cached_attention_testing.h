@@ -2,6 +2,8 @@
 
 // Attention over a cache, on any device.
 
+#include <optional>
+
 #include "spool/kernels/cached_attention.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -9,7 +11,8 @@ namespace spool::testing {
 
 // Attention of the tokens of qkv (B, n, ...) at a position of a text, over caches (B, Hkv, P, D).
 inline Tensor attend(const Tensor& keys, const Tensor& values, const Tensor& qkv,
-                     const Heads& heads, int64_t position, double scale, const Tensor& first = {}) {
+                     const Heads& heads, int64_t position, double scale, const Tensor& first = {},
+                     const Tensor& place = {}) {
   const Shape shape{qkv.shape()[0], qkv.shape()[1], heads.query * keys.shape()[3]};
   Tensor y = unset(shape, qkv.dtype(), qkv.stream());
   launch(CachedAttention{.y = y,
@@ -19,7 +22,8 @@ inline Tensor attend(const Tensor& keys, const Tensor& values, const Tensor& qkv
                          .heads = heads,
                          .position = position,
                          .scale = scale,
-                         .first = first},
+                         .first = first,
+                         .place = place},
          qkv.stream());
   return y;
 }
@@ -100,6 +104,22 @@ class PaddedTexts {
   std::vector<Tensor> texts_;
   std::vector<Numbers> found_;
 };
+
+// Attention of a token at `position` of caches that are full, and what is in these then; with
+// `most` the position is read from device memory.
+inline Numbers attend_at_place(const Shape& cache, const Heads& heads, DType t, int64_t position,
+                               std::optional<int64_t> most, Stream& stream) {
+  const int64_t B = cache[0], D = cache[3];
+  const Tensor keys = normal(cache, t, stream, 1), all_values = normal(cache, t, stream, 2);
+  const Tensor qkv = normal({B, 1, (heads.query + 2 * heads.key) * D}, t, stream, 3);
+  const Tensor place = most ? integers({1}, {static_cast<int32_t>(position)}, stream) : Tensor();
+  const std::vector<int32_t> firsts(static_cast<size_t>(B), 2);
+  Numbers all = values(attend(keys, all_values, qkv, heads, most.value_or(position), 0.4,
+                              integers({B}, firsts, stream), place));
+  append(all, keys);
+  append(all, all_values);
+  return all;
+}
 
 // The peak memory of attention of n tokens at a position of a cache of 500.
 inline size_t attention_peak(int64_t n, int64_t position, Stream& stream) {

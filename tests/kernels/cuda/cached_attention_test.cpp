@@ -124,6 +124,27 @@ TEST_F(CudaCachedAttention, TextsPaddedAtTheLeftMatchTheCpu) {
   }
 }
 
+// One piece or several, while there might be more.
+TEST_F(CudaCachedAttention, APlaceOnTheDeviceHasTheBitsOfAPosition) {
+  const Heads heads{.query = 4, .key = 2};
+  const Shape cache{2, 2, 200, 8};
+  for (const DType t : cuda_types) {
+    for (const int64_t position : {0, 1, 62, 63, 64, 130, 199}) {
+      const auto at = [&](int64_t where, std::optional<int64_t> most) {
+        return attend_at_place(cache, heads, t, where, most, *cuda_stream());
+      };
+      const Numbers wanted = at(position, {});
+      for (const int64_t most : {position, int64_t{199}}) EXPECT_EQ(at(position, most), wanted);
+    }
+    // Nothing outside of the cache is read or written.
+    const auto stream = cuda_stream();
+    const Numbers last = attend_at_place(cache, heads, t, 199, {}, *stream);
+    const Numbers first = attend_at_place(cache, heads, t, 0, {}, *stream);
+    EXPECT_EQ(attend_at_place(cache, heads, t, 5000, 199, *stream), last);
+    EXPECT_EQ(attend_at_place(cache, heads, t, -1, 199, *stream), first);
+  }
+}
+
 TEST_F(CudaCachedAttention, LargeScoresDoNotOverflow) {
   const auto work = [](Stream& stream) {
     return attend_at({1, 2, 2, 8, 150}, DType::f32, 149, 1, stream, 100);
