@@ -96,7 +96,7 @@ class Op {
   // has a loss scale.
   virtual bool needs_loss_scale() const { return false; }
 
-  // Number of chunks the work can be cut into, to shrink its scratch memory.
+  // Number of chunks, for attention of backward's parts, to shrink the scratch memory of its work.
   virtual int64_t max_chunks(const Specs&) const { return 1; }
 };
 

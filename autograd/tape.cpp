@@ -189,15 +189,17 @@ void Tape::add_outputs(NodeId id) {
   Specs specs;
   for (const ValueId v : n.inputs) specs.push_back(program_.values[v].spec);
   check_computable(*n.op, specs);
+  // The parts of attention's backward are one launch, which writes its gradient once.
+  const bool has_parts = n.op->kind() == OpKind::attention;
   if (n.chunks > 1) {
     const int64_t max = n.op->max_chunks(specs);
-    check(n.chunks <= max || options_.chunk, "plan: ", n.chunks, " chunks for node ", id, " (",
-          n.op->name(), "), which can be cut into at most ", max);
+    check(n.chunks <= max || options_.chunk || has_parts, "plan: ", n.chunks, " chunks for node ",
+          id, " (", n.op->name(), "), which can be cut into at most ", max);
     n.chunks = static_cast<int>(std::min<int64_t>(n.chunks, max));
   }
   const Specs outputs = n.op->infer(specs);
   for (size_t k = 0; k < n.inputs.size(); ++k) {
-    if (needs[static_cast<int>(k)]) gradients_.expect(n.inputs[k], n.chunks);
+    if (needs[static_cast<int>(k)]) gradients_.expect(n.inputs[k], has_parts ? 1 : n.chunks);
   }
   for (size_t k = 0; k < outputs.size(); ++k) {
     const bool has_grad = needs.any() && n.op->differentiable(static_cast<int>(k));

@@ -73,31 +73,55 @@ Cost AttentionBackward::cost() const {
 
 namespace {
 
-// Products on the cuda cores are of f32 numbers, whatever the type of the values.
-Cost with_rate_of(const AttentionChoice& choice, Cost cost) {
-  if (choice.method == AttentionMethod::plain) cost.dtype = DType::f32;
-  return cost;
+// The part of the rate of large products that a backward is taken to reach: our own sums for cuDNN
+// that stores scores, and for Spool's kernels, which form seven products for its five.  Constants,
+// so that what is chosen by them does not depend on what was measured.
+constexpr double rate_of_cudnn = 0.3, rate_of_tensor_cores = 0.15;
+
+// How much longer cuDNN takes in parts: a part has a block for so many keys of a query head, and a
+// GPU about as many multiprocessors as this.
+double slowed_by_parts(const cuda::AttentionShape& s, int64_t parts) {
+  constexpr int64_t keys = 128, multiprocessors = 132;
+  const auto waves = [&](int64_t heads) {
+    return ceil_div(heads * ceil_div(s.T, keys), multiprocessors);
+  };
+  int64_t in_parts = 0;
+  cuda::cut_backward(s, parts).for_each_part(s, [&](const cuda::AttentionPart& part) {
+    in_parts += waves(part.texts.size() * part.key_heads.size() * (s.H / s.Hkv));
+  });
+  return static_cast<double>(in_parts) / static_cast<double>(waves(s.B * s.H));
 }
 
 }  // namespace
 
+// Products on the cuda cores are of f32 numbers, whatever the type of the values.
 Cost AttentionForward::cost(const CudaArchitecture& architecture) const {
-  return with_rate_of(choose_attention(*this, architecture), cost());
+  Cost cost = this->cost();
+  if (choose_attention(*this, architecture).method == AttentionMethod::plain) {
+    cost.dtype = DType::f32;
+  }
+  return cost;
 }
 
 // cuDNN writes what it adds in a fixed order, and reads it again.
 Cost AttentionBackward::cost(const CudaArchitecture& architecture) const {
-  const AttentionChoice choice = choose_attention(*this, architecture);
-  Cost all = with_rate_of(choice, cost());
+  Cost cost = this->cost();
   const auto shape = [this] { return cuda::attention_shape(qkv, y, heads); };
   size_t between = 0;  // written and read once each
-  if (choice.method == AttentionMethod::cudnn) {
-    between = cuda::stored_score_bytes(shape(), cuda::kind_of(*this, architecture));
-  } else if (dqkv && choice.method == AttentionMethod::tensor_cores) {
-    between = cuda::dkeys_parts_bytes(shape());
+  switch (choose_attention(*this, architecture).method) {
+    case AttentionMethod::cudnn:
+      between = cuda::stored_score_bytes(shape(), cuda::kind_of(*this, architecture));
+      cost.flops *= slowed_by_parts(shape(), parts) / rate_of_cudnn;
+      break;
+    case AttentionMethod::tensor_cores:
+      if (dqkv) between = cuda::dkeys_parts_bytes(shape());
+      cost.flops /= rate_of_tensor_cores;
+      break;
+    case AttentionMethod::plain:
+      cost.dtype = DType::f32;
   }
-  all.bytes += 2 * static_cast<double>(between);
-  return all;
+  cost.bytes += 2 * static_cast<double>(between);
+  return cost;
 }
 
 size_t AttentionForward::workspace_bytes(const CudaArchitecture& architecture) const {
@@ -114,7 +138,7 @@ size_t AttentionBackward::workspace_bytes(const CudaArchitecture& architecture) 
     return dqkv ? static_cast<size_t>(lse.numel()) * sizeof(float) : 0;
   }
   const cuda::FusedBackwardKind kind = cuda::kind_of(*this, architecture);
-  return cuda::fused_backward_bytes(all, kind, cuda::cut_backward(all, kind));
+  return cuda::fused_backward_bytes(all, kind, cuda::cut_backward(all, parts));
 }
 
 }  // namespace spool

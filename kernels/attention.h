@@ -80,6 +80,7 @@ struct AttentionBackward {
   Mask mask = Mask::causal;
   View first = {};  // as in forward
   SumOrder order = SumOrder::fixed;
+  int64_t parts = 1;  // on cuda: how cuDNN's is cut (kernels/attention_sizes.h)
   View workspace = {};
 
   void check_arguments() const;

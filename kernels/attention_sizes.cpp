@@ -14,16 +14,6 @@ AttentionShape shape_of_part(const AttentionShape& all, const AttentionCut& cut)
           .D = all.D};
 }
 
-bool fits(const AttentionShape& all, FusedBackwardKind kind, const AttentionCut& cut,
-          size_t max_bytes) {
-  return fused_backward_bytes(all, kind, cut) <= max_bytes;
-}
-
-// The same number of parts as parts of at most `max_size` need, but of nearly equal size.
-int64_t even_size(int64_t extent, int64_t max_size) {
-  return ceil_div(extent, ceil_div(extent, max_size));
-}
-
 // Bytes that cuDNN's backward keeps besides delta.
 int64_t known_bytes(const AttentionShape& s, FusedBackwardKind kind) {
   constexpr int64_t some_rows = 8;
@@ -65,9 +55,7 @@ const char* against_cudnn(const AttentionBackward& k, const CudaArchitecture& ar
   if (!k.dqkv) return "no gradient is wanted";
   if (k.dqkv.accumulate) return "the gradient is added to another";
   if (k.dqkv.view.dtype() != DType::bf16) return "the gradient is not bf16";
-  const FusedBackwardKind kind = kind_of(k, architecture);
-  const bool is_small = fits(all, kind, cut_backward(all, kind), max_attention_bytes);
-  return is_small ? nullptr : "cuDNN would need more than 256 MiB for one key head of a row";
+  return k.parts <= all.B * all.Hkv ? nullptr : "the memory has no room for cuDNN's workspace";
 }
 
 template <class Kernel>
@@ -120,11 +108,10 @@ size_t fused_backward_bytes(const AttentionShape& all, FusedBackwardKind kind,
   return fused_backward_bytes(shape_of_part(all, cut), kind);
 }
 
-AttentionCut cut_backward(const AttentionShape& all, FusedBackwardKind kind, size_t max_bytes) {
-  AttentionCut cut{.texts = all.B, .key_heads = all.Hkv};
-  while (cut.texts > 1 && !fits(all, kind, cut, max_bytes)) --cut.texts;
-  while (cut.key_heads > 1 && !fits(all, kind, cut, max_bytes)) --cut.key_heads;
-  return {.texts = even_size(all.B, cut.texts), .key_heads = even_size(all.Hkv, cut.key_heads)};
+AttentionCut cut_backward(const AttentionShape& all, int64_t parts) {
+  const int64_t of_a_text = std::clamp<int64_t>(parts / all.B, 1, all.Hkv);
+  return {.texts = ceil_div(all.B, std::min(parts, all.B)),
+          .key_heads = ceil_div(all.Hkv, of_a_text)};
 }
 
 }  // namespace spool::cuda

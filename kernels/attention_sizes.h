@@ -9,9 +9,10 @@
 //
 // The first that supports the call is chosen.  To give the same bits every run, cuDNN's backward
 // stores the derivative of every score, 2 B H T^2 bytes, except at compute capability 10.  So it
-// runs in parts: some texts each or, if one text is too large, some of its heads, so that no part
-// needs more than 256 MiB; if even one key head does, cuDNN is not chosen.  All of this depends
-// only on shapes, types and the architecture, so a rehearsal without a GPU predicts it.
+// may run in parts: some texts each or, if there are more parts than texts, some of one's key
+// heads.  A plan says how many for each attention, by the memory it has (autograd/plan.h, as
+// chunks); more than there are key heads in all texts mean Spool's kernels.  All of this depends
+// only on shapes, types, the plan and the architecture, so a rehearsal without a GPU predicts it.
 
 #include <algorithm>
 #include <compare>
@@ -67,8 +68,6 @@ struct AttentionCut {
   }
 };
 
-constexpr size_t max_attention_bytes = size_t{256} << 20;
-
 // How cuDNN computes a backward.
 struct FusedBackwardKind {
   SumOrder order = SumOrder::fixed;
@@ -82,10 +81,9 @@ size_t fused_backward_bytes(const AttentionShape& part, FusedBackwardKind);
 // Bytes of the derivatives of all scores that it stores to add them in a fixed order.
 int64_t stored_score_bytes(const AttentionShape&, FusedBackwardKind);
 
-// The fewest parts of at most max_bytes each, of nearly equal size.  Parts have one text and one
-// key head if even those need more.
-AttentionCut cut_backward(const AttentionShape&, FusedBackwardKind,
-                          size_t max_bytes = max_attention_bytes);
+// At most so many parts, from 1 to the key heads of all texts, of nearly equal size: of whole texts
+// if there are at least as many.
+AttentionCut cut_backward(const AttentionShape&, int64_t parts);
 // Workspace of the largest part, in bytes.
 size_t fused_backward_bytes(const AttentionShape&, FusedBackwardKind, const AttentionCut&);
 

@@ -123,7 +123,8 @@ Plan chunk_rows(const Program& program, int64_t rows) {
   for (const Node& node : program.nodes) {
     Specs in;
     for (ValueId v : node.inputs) in.push_back(program.values[v].spec);
-    const int64_t max = node.op->max_chunks(in);
+    const bool has_parts = node.op->kind() == OpKind::attention;
+    const int64_t max = has_parts ? 1 : node.op->max_chunks(in);
     plan.chunks.push_back(max > 1 ? static_cast<int>(ceil_div(max, rows)) : 1);
   }
   return plan;
@@ -155,6 +156,7 @@ std::vector<NodesInChunks> nodes_in_chunks(const Plan& plan) {
 std::vector<Region> regions_of(const Program& program, const std::vector<NodesInChunks>& nodes) {
   std::vector<Region> regions;
   for (const auto& [first, last, chunks] : nodes) {
+    if (last < 0) continue;
     const bool exist = 0 <= first && first <= last && last < program.nodes.next_id();
     check(exist && chunks > 1, "plan: nodes ", first, " to ", last, " in ", chunks,
           " chunks; the tape has ", program.nodes.size(), " nodes, and a region 2 chunks or more");
@@ -166,6 +168,29 @@ std::vector<Region> regions_of(const Program& program, const std::vector<NodesIn
     regions.back().chunks = chunks;
   }
   return regions;
+}
+
+std::vector<NodesInChunks> parts_of(const Program& program, const Plan& plan) {
+  std::vector<NodesInChunks> all;
+  for (NodeId n = 0; n < program.nodes.next_id(); ++n) {
+    if (program.nodes[n].op->kind() != OpKind::attention) continue;
+    all.push_back({.first = n, .last = -1, .chunks = plan.chunks.value_or(n, 1)});
+  }
+  return all;
+}
+
+std::vector<NodesInChunks> parts_in(std::vector<NodesInChunks> nodes) {
+  std::erase_if(nodes, [](const NodesInChunks& n) { return n.last >= 0; });
+  return nodes;
+}
+
+Plan with_parts(Plan plan, const std::vector<NodesInChunks>& nodes) {
+  for (const auto& [node, last, parts] : nodes) {
+    if (last >= 0 || plan.chunks.value_or(node, 1) == parts) continue;
+    if (!plan.chunks.contains(node)) plan.chunks.resize(static_cast<size_t>(node) + 1, 1);
+    plan.chunks[node] = parts;
+  }
+  return plan;
 }
 
 std::vector<CuttableNodes> find_regions(const Program& program, NodeId first, NodeId last) {

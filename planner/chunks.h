@@ -23,12 +23,18 @@ Plan chunk_rows(const Program&, int64_t rows);
 // nodes cannot be cut.
 std::optional<Region> chunk_region(const Program&, NodeId first, NodeId last, int64_t rows);
 
-// Nodes that run in chunks.
+// Nodes that run in chunks.  With a last node of -1: the parts of one attention's backward
+// (kernels/attention_sizes.h), which Plan::chunks has.
 struct NodesInChunks {
   NodeId first = 0, last = 0;
   int chunks = 1;
   auto operator<=>(const NodesInChunks&) const = default;
 };
+
+// The parts of each attention by a plan; those among nodes; and a plan with the parts among nodes.
+std::vector<NodesInChunks> parts_of(const Program&, const Plan&);
+std::vector<NodesInChunks> parts_in(std::vector<NodesInChunks>);
+Plan with_parts(Plan, const std::vector<NodesInChunks>&);
 
 // Converts a plan's regions in chunks to nodes, in the plan's order, and nodes to regions of a
 // program as above.  Throws, as chunk_region() does, if nodes cannot be cut into that many chunks.

@@ -111,6 +111,7 @@ Plan plan_from_policy(const Policy& policy, const Machine& machine, const Progra
   place_recomputed(policy, kept, plan);
   place_regions(policy, kept, plan);
   if (policy.loss_chunk > 0) plan.chunks = chunk_rows(kept, policy.loss_chunk).chunks;
+  plan = with_parts(std::move(plan), policy.in_chunks);
   if (policy.offload == Offloading::none) return plan;
   const RehearsedTape tape = rehearse(plan);
   plan.offloads = schedule_offloads(offload_candidates(policy, tape.program), tape.survey, machine,

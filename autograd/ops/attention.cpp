@@ -72,8 +72,12 @@ struct Attention final : Op {
                                .scale = scale_of(y),
                                .mask = mask,
                                .first = has_first ? b.saved_at(3) : View{},
-                               .order = order});
+                               .order = order,
+                               .parts = b.chunks()});
   }
+
+  // Parts of backward, one for each key head of each text; one more leaves it to Spool's kernels.
+  int64_t max_chunks(const Specs& in) const override { return in[0].shape[0] * heads.key + 1; }
 
  private:
   double scale_of(const View& y) const {

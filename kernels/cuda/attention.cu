@@ -50,8 +50,7 @@ void run(const AttentionBackward& k, CudaStream& stream) {
   switch (method) {
     case AttentionMethod::cudnn: {
       const cuda::AttentionShape all = cuda::attention_shape(k.qkv, k.y, k.heads);
-      const cuda::FusedBackwardKind kind = cuda::kind_of(k, architecture(stream));
-      return cuda::fused_backward(k, cuda::cut_backward(all, kind), stream);
+      return cuda::fused_backward(k, cuda::cut_backward(all, k.parts), stream);
     }
     case AttentionMethod::tensor_cores:
       return cuda::tensor_attention_backward(k, stream);

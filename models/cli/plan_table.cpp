@@ -245,17 +245,21 @@ std::string split_rows(const PlannedRun& run) {
 }
 
 // What computes attention, and why it is not cuDNN.
-std::string attention_rows(const RunOptions& o, const Machine& machine) {
+std::string attention_rows(const PlannedRun& run, const Machine& machine) {
   const auto* architecture = std::get_if<CudaArchitecture>(&machine.architecture);
   if (!architecture) {
     constexpr const char* note = "--nondeterministic changes nothing on a cpu";
-    return o.training.nondeterministic ? row("attention", "the cpu's", note) : "";
+    return run.config.nondeterministic ? row("attention", "the cpu's", note) : "";
   }
-  const auto [forward, backward, parts] = attention_methods(o.training, *architecture);
+  const auto [forward, backward, parts, others] = attention_methods(run.config, *architecture);
   const bool by_cudnn = backward.method == AttentionMethod::cudnn;
   std::string note = backward.why();
   if (by_cudnn && parts > 1) note = fmt::format("backward in {} parts", parts);
-  if (by_cudnn && o.training.nondeterministic) {
+  if (others) {
+    note += fmt::format("{}in {} layer{} by Spool's kernels", note.empty() ? "backward " : ", ",
+                        others, others == 1 ? "" : "s");
+  }
+  if (by_cudnn && run.config.nondeterministic) {
     note += note.empty() ? "nondeterministic" : ", nondeterministic";
   }
   if (forward.method == backward.method) return row("attention", name(forward.method), note);
@@ -271,7 +275,7 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 }  // namespace
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
-  std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(o, machine) +
+  std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(run, machine) +
                       memory_rows(machine, run) + time_rows(o, machine, run) + split_rows(run);
   if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
     table +=

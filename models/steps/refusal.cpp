@@ -27,9 +27,10 @@ Advice all_of(const Advice& a, const Advice& b) {
 // Nodes that depend on whole rows cannot run in more chunks than there are rows.
 StepChunks for_batch(StepChunks chunks, int64_t batch) {
   for (NodesInChunks& nodes : chunks.nodes) {
+    if (nodes.last < 0) continue;
     nodes.chunks = static_cast<int>(std::min<int64_t>(nodes.chunks, batch));
   }
-  std::erase_if(chunks.nodes, [](const NodesInChunks& nodes) { return nodes.chunks == 1; });
+  std::erase_if(chunks.nodes, [](const NodesInChunks& n) { return n.chunks == 1 && n.last >= 0; });
   return chunks;
 }
 

@@ -97,11 +97,12 @@ void check_same_tape(const StepCheckpoint& checkpoint, const StepDescription& st
 
 StepCheckpoint describe_checkpoint(int64_t step, const StepDescription& described,
                                    const PlannedSteps& planned) {
+  std::vector<NodesInChunks> nodes = nodes_in_chunks(planned.plans.step);
+  std::ranges::copy(parts_in(planned.chunks.nodes), std::back_inserter(nodes));
   return {.step = step,
           .seed = described.config.seed,
           .accumulate = described.config.accumulate,
-          .chunks = {.loss_rows = planned.chunks.loss_rows,
-                     .nodes = nodes_in_chunks(planned.plans.step)},
+          .chunks = {.loss_rows = planned.chunks.loss_rows, .nodes = std::move(nodes)},
           .chunks_of_nodes = planned.plans.step.chunks,
           .fingerprints = step_fingerprints(described)};
 }
@@ -148,11 +149,12 @@ StepRequest with_chunks_of(const StepCheckpoint& checkpoint, StepRequest request
 }
 
 void check_chunks(const StepCheckpoint& checkpoint, const Plan& plan) {
-  check_file(
-      plan.chunks == checkpoint.chunks_of_nodes && nodes_in_chunks(plan) == checkpoint.chunks.nodes,
-      checkpoint.directory / step_file,
-      "is of a run whose ops run in other chunks than by this plan, which changes the "
-      "order of sums; give the plan that the run began with, or none");
+  std::vector<NodesInChunks> regions = checkpoint.chunks.nodes;
+  std::erase_if(regions, [](const NodesInChunks& n) { return n.last < 0; });
+  check_file(plan.chunks == checkpoint.chunks_of_nodes && nodes_in_chunks(plan) == regions,
+             checkpoint.directory / step_file,
+             "is of a run whose ops run in other chunks than by this plan, which changes the "
+             "order of sums; give the plan that the run began with, or none");
 }
 
 void load_checkpoint(const StepCheckpoint& checkpoint, StepModel& model, Optimizer& optimizer) {

@@ -4,7 +4,9 @@
 #include <map>
 
 #include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/parts_choice.h"
 #include "spool/models/steps/refusal.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
 #include "spool/planner/search/measured_options.h"
 
@@ -55,6 +57,16 @@ StepChunks chunks_of(const Plan& plan, int64_t loss_rows, const Policy& policy) 
   return chunks;
 }
 
+// The parts that the request sets: of its plan, or of a run that resumes.
+std::vector<NodesInChunks> given_parts(const StepRequest& request, const PartsChoice& choice) {
+  return request.plan ? choice.of(*request.plan) : parts_in(request.given_policy().in_chunks);
+}
+
+// Whether parts are chosen.
+bool is_free(const StepRequest& request, const PartsChoice& choice) {
+  return bool(choice) && !request.plan && given_parts(request, choice).empty();
+}
+
 // The smallest peak of the run's other work, computed once for each place of the state.
 OtherPeak other_peak_of(const RunSteps& run) {
   if (!run.others) return {};
@@ -89,30 +101,46 @@ SearchedStep searched_step(const StepDescription& step, const Machine& machine,
 struct StepPlanner::Searches {
   const RunSteps& run;
   const StepRequest& request;
-  SearchedStep step;
-  Levers levers;  // of the request
+  const PartsChoice& parts;
+  bool chooses_parts;
+  SearchedStep bare;                       // in the parts of each plan
+  std::vector<NodesInChunks> given_parts;  // while they are chosen, the smallest
+  SearchedStep step;                       // in these
+  Levers levers;                           // of the request
   bool chooses_chunks;
-  bool is_nominal;  // the clock
-  ChunkChoice chunks;
+  bool is_nominal;       // the clock
+  SearchedStep nominal;  // bare, by the nominal clock
+  ChunkChoice chunks, chunks_in_faster_parts;
   std::unique_ptr<Search> asked = {}, unasked = {};
   std::map<std::pair<int64_t, std::vector<NodesInChunks>>, std::unique_ptr<Search>> in_chunks = {};
 
-  Searches(const RunSteps& r, const StepRequest& asked_for, const Machine& machine)
+  Searches(const RunSteps& r, const StepRequest& asked_for, const Machine& machine,
+           const PartsChoice& of_parts)
       : run(r),
         request(asked_for),
-        step(searched_step(r.step, machine, other_peak_of(r))),
+        parts(of_parts),
+        chooses_parts(is_free(asked_for, of_parts)),
+        bare(searched_step(r.step, machine, other_peak_of(r))),
+        given_parts(chooses_parts ? parts.smallest() : spool::given_parts(asked_for, parts)),
+        step(with_parts(bare, given_parts)),
         levers(levers_of(r.step, asked_for, machine)),
         chooses_chunks(!levers.loss_rows || levers.regions),
         is_nominal(has_nominal_clock(machine)),
-        chunks(machine, chooses_chunks, [this](const Machine& other) { return search_on(other); }) {
-  }
+        nominal(searched_step(r.step, nominal_machine(machine), other_peak_of(r))),
+        chunks(machine, chooses_chunks,
+               [this](const Machine& other) { return search_on(other, given_parts); }),
+        chunks_in_faster_parts(machine, chooses_chunks, [this](const Machine& other) {
+          return search_on(other, parts.faster());
+        }) {}
 
   // A machine of the same kind, which may have other threads.
-  std::unique_ptr<Search> search_on(const Machine& machine) const {
+  std::unique_ptr<Search> search_on(const Machine& machine,
+                                    const std::vector<NodesInChunks>& in_parts) const {
     const bool has_own_peak = !run.smaller || threads_of(machine) == threads_of(step.machine);
     OtherPeak other_peak = has_own_peak ? OtherPeak(step.other_peak)
                                         : other_peak_of(run.smaller(run.batch, run.seq, machine));
-    return std::make_unique<Search>(searched_step(run.step, machine, std::move(other_peak)),
+    const SearchedStep other = searched_step(run.step, machine, std::move(other_peak));
+    return std::make_unique<Search>(with_parts(other, in_parts),
                                     levers_of(run.step, request, machine));
   }
 
@@ -137,9 +165,13 @@ struct StepPlanner::Searches {
 
   // By the run's own clock, with the chunks of a plan.
   Search& with_chunks(const FoundPlan& found) {
-    if (!chooses_chunks) return by_request();
-    auto& search = in_chunks[{found.loss_rows, nodes_in_chunks(found.plan)}];
-    if (!search) search = std::make_unique<Search>(step, with_chunks_of(found, levers));
+    if (!chooses_chunks && !chooses_parts) return by_request();
+    std::vector<NodesInChunks> nodes = nodes_in_chunks(found.plan);
+    std::ranges::copy(parts_of(found.plan), std::back_inserter(nodes));
+    auto& search = in_chunks[{found.loss_rows, nodes}];
+    if (!search) {
+      search = std::make_unique<Search>(with_parts(bare, nodes), with_chunks_of(found, levers));
+    }
     return *search;
   }
 
@@ -147,7 +179,7 @@ struct StepPlanner::Searches {
   FoundPlan on_own_machine(const FoundPlan& found, int threads) const {
     FoundPlan own = found;
     if (threads != threads_of(step.machine)) {
-      own = lay_out_plan(step, found.plan, found.loss_rows);
+      own = lay_out_plan(bare, found.plan, found.loss_rows);
       own.peak = std::max(own.peak, step.other_peak(found.plan));
       own.binding = found.binding;
     }
@@ -156,7 +188,38 @@ struct StepPlanner::Searches {
   }
 
   double seconds_of(const Plan& plan) const {
-    return step_seconds(step.rehearse(plan, std::nullopt, {.survey = true}), step.micro_batches);
+    return step_seconds(bare.rehearse(plan, std::nullopt, {.survey = true}), step.micro_batches);
+  }
+
+  // The parts of a plan that has some.
+  std::vector<NodesInChunks> parts_of(const Plan& plan) const {
+    return chooses_parts ? parts.of(plan) : given_parts;
+  }
+
+  // By the nominal clock for these threads: chunks, and then parts.  Beside the smallest parts,
+  // which leave most memory to values, a search for faster ones may pay.
+  SearchResult chosen(int threads, size_t limit) {
+    SearchResult result = chunks.plan(threads, limit);
+    result.found.plan = spool::with_parts(std::move(result.found.plan), given_parts);
+    if (!chooses_parts || !result.fits) return result;
+    result.found = parts.within(nominal, std::move(result.found), limit);
+    if (parts_of(result.found.plan) == parts.fastest()) return result;
+    SearchResult other = chunks_in_faster_parts.plan(threads, limit);
+    other.rehearsals += result.rehearsals;
+    if (!other.fits) return result;
+    other.found.plan = spool::with_parts(std::move(other.found.plan), parts.faster());
+    FoundPlan raised = parts.within(nominal, other.found, limit);
+    if (raised.seconds < other.found.seconds) other.found = std::move(raised);
+    return other.found.seconds < result.found.seconds ? other : result;
+  }
+
+  // The seconds of a step that the parts of a search may be slower than others.
+  double slowed_by_parts() const {
+    if (!chooses_parts) return 0;
+    const auto seconds = [&](const auto& nodes) {
+      return seconds_of(spool::with_parts(Plan{}, nodes));
+    };
+    return std::max(seconds(given_parts) - seconds(parts.fastest()), 0.0);
   }
 
   // The fastest plan within the limit by the run's own clock, with the chunks of this one.
@@ -164,6 +227,7 @@ struct StepPlanner::Searches {
     if (!chosen.fits || is_own(threads)) return chosen;
     SearchResult own = with_chunks(chosen.found).plan(limit);
     own.rehearsals += chosen.rehearsals;
+    own.found.plan = spool::with_parts(std::move(own.found.plan), parts_of(chosen.found.plan));
     if (own.fits && own.found.seconds <= seconds_of(chosen.found.plan)) return own;
     const FoundPlan same = on_own_machine(chosen.found, threads);
     if (same.peak > limit) return own;
@@ -178,9 +242,21 @@ StepPlanner::StepPlanner(RunSteps run, RunRequest request, const Machine& machin
 
 StepPlanner::~StepPlanner() = default;
 
+const PartsChoice& StepPlanner::parts() const {
+  if (!parts_) parts_ = std::make_unique<PartsChoice>(run_.step, machine_);
+  return *parts_;
+}
+
 StepPlanner::Searches& StepPlanner::searches() {
-  if (!searches_) searches_ = std::make_unique<Searches>(run_, request_.steps, machine_);
+  if (!searches_) searches_ = std::make_unique<Searches>(run_, request_.steps, machine_, parts());
   return *searches_;
+}
+
+StepChunks StepPlanner::chunks_with_parts(StepChunks chunks, const Plan& plan) const {
+  std::erase_if(chunks.nodes, [](const NodesInChunks& n) { return n.last < 0; });
+  const std::vector<NodesInChunks> kept = parts_in(request_.steps.given_policy().in_chunks);
+  std::ranges::copy(parts() ? parts().of(plan) : kept, std::back_inserter(chunks.nodes));
+  return chunks;
 }
 
 // Compares the result with what could be chosen, if something is set by hand, in any chunks.
@@ -189,7 +265,9 @@ SearchResult StepPlanner::compared(SearchResult result, size_t limit) {
   const SearchResult kept = all.by_choice().comparison(result.fits ? limit : result.found.peak);
   result.keep_all_peak = kept.keep_all_peak;
   result.keep_all_seconds = kept.keep_all_seconds;
-  result.lower_bound = kept.lower_bound;
+  const double slowed = all.slowed_by_parts();
+  result.keep_all_seconds -= slowed;
+  result.lower_bound = std::max(kept.lower_bound - slowed, 0.0);
   if (!all.is_nominal || !all.levers.placement) result.rehearsals += kept.rehearsals;
   // No bound is known if copies are set by hand: how they overlap with work is open.
   const Plan& fixed = all.levers.fixed;
@@ -204,7 +282,7 @@ PlannedSteps StepPlanner::search_within(size_t limit) {
   int threads = 0;
   for (const int each : all.chunks.threads()) {
     threads = each;
-    result = all.within(all.chunks.plan(threads, limit), threads, limit);
+    result = all.within(all.chosen(threads, limit), threads, limit);
     if (result.fits) break;
   }
   result = compared(std::move(result), limit);
@@ -258,10 +336,14 @@ PlannedSteps StepPlanner::foretold(PlannedSteps planned) const {
 PlannedSteps StepPlanner::as_given() const {
   const StepRequest& request = request_.steps;
   const Policy policy = request.given_policy();
-  PlannedSteps planned{
-      .plans = plans_by(request.plan ? *request.plan : plan_step(run_.step, policy, machine_)),
-      .chunks = chunks_of(policy),
-      .limit = request.budget};
+  FoundPlan given{.plan = request.plan ? *request.plan : plan_step(run_.step, policy, machine_)};
+  if (is_free(request, parts())) {
+    given = parts().within(searched_step(run_.step, machine_), std::move(given),
+                           request.budget ? request.budget : request.free);
+  }
+  PlannedSteps planned{.plans = plans_by(given.plan),
+                       .chunks = chunks_with_parts(chunks_of(policy), given.plan),
+                       .limit = request.budget};
   planned.plans.layout = lay_out_step(run_.step, planned.plans, machine_);
   return foretold(std::move(planned));
 }
@@ -270,7 +352,8 @@ PlannedSteps StepPlanner::found(SearchResult result, size_t limit) const {
   const FoundPlan& found = result.found;
   PlannedSteps planned{
       .plans = plans_by(found.plan),
-      .chunks = chunks_of(found.plan, found.loss_rows, request_.steps.given_policy()),
+      .chunks = chunks_with_parts(
+          chunks_of(found.plan, found.loss_rows, request_.steps.given_policy()), found.plan),
       .limit = limit,
       .is_chosen = true};
   planned.plans.layout = found.layout;

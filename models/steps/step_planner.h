@@ -33,6 +33,8 @@ struct Frontier {
   std::vector<PolicyPoint> policies = {};  // if requested; the first keeps all
 };
 
+class PartsChoice;  // parts_choice.h
+
 class StepPlanner {
  public:
   // The request says what may be chosen.  The rest comes from its plan or, without one, from its
@@ -64,6 +66,8 @@ class StepPlanner {
  private:
   struct Searches;
   Searches& searches();
+  const PartsChoice& parts() const;
+  StepChunks chunks_with_parts(StepChunks, const Plan&) const;
   SearchResult compared(SearchResult, size_t limit);
   PlannedSteps search_within(size_t limit);
   double slowed_by_chunks(const PlannedSteps&, size_t limit);
@@ -75,7 +79,8 @@ class StepPlanner {
   RunSteps run_;
   RunRequest request_;
   Machine machine_;
-  std::unique_ptr<Searches> searches_;  // created by the first search
+  mutable std::unique_ptr<PartsChoice> parts_;  // created by the first plan
+  std::unique_ptr<Searches> searches_;          // created by the first search
 };
 
 }  // namespace spool

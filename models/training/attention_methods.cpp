@@ -1,5 +1,7 @@
 #include "spool/models/training/attention_methods.h"
 
+#include <algorithm>
+
 namespace spool {
 namespace {
 
@@ -9,11 +11,10 @@ View without_memory(const Shape& shape, DType type) {
   return {&somewhere, {shape, type}};
 }
 
-int64_t parts_of(const AttentionBackward& k, const CudaArchitecture& architecture) {
+int64_t parts_of(const AttentionBackward& k) {
   const cuda::AttentionShape all = cuda::attention_shape(k.qkv, k.y, k.heads);
   int64_t parts = 0;
-  cuda::cut_backward(all, cuda::kind_of(k, architecture))
-      .for_each_part(all, [&](const cuda::AttentionPart&) { ++parts; });
+  cuda::cut_backward(all, k.parts).for_each_part(all, [&](const cuda::AttentionPart&) { ++parts; });
   return parts;
 }
 
@@ -27,17 +28,27 @@ AttentionMethods attention_methods(const TrainingConfig& c, const CudaArchitectu
              y = without_memory({B, T, heads.query * D}, c.dtype),
              lse = without_memory({B, heads.query, T}, DType::f32);
   const AttentionForward forward{.y = y, .lse = lse, .qkv = qkv, .heads = heads};
-  const AttentionBackward backward{.dqkv = Grad(qkv),
-                                   .dy = y,
-                                   .qkv = qkv,
-                                   .y = y,
-                                   .lse = lse,
-                                   .heads = heads,
-                                   .order = c.sum_order()};
+  AttentionBackward backward{.dqkv = Grad(qkv),
+                             .dy = y,
+                             .qkv = qkv,
+                             .y = y,
+                             .lse = lse,
+                             .heads = heads,
+                             .order = c.sum_order()};
+  std::vector<NodesInChunks> all = parts_in(c.chunks.nodes);
+  if (all.empty()) all.emplace_back();
+  std::ranges::sort(all, {}, &NodesInChunks::chunks);
+  backward.parts = all.front().chunks;
   AttentionMethods methods{.forward = choose_attention(forward, architecture),
                            .backward = choose_attention(backward, architecture)};
-  if (methods.backward.method == AttentionMethod::cudnn) {
-    methods.parts = parts_of(backward, architecture);
+  if (methods.backward.method != AttentionMethod::cudnn) return methods;
+  for (const NodesInChunks& layer : all) {
+    backward.parts = layer.chunks;
+    if (choose_attention(backward, architecture).method == AttentionMethod::cudnn) {
+      methods.parts = std::max(methods.parts, parts_of(backward));
+    } else {
+      ++methods.without_cudnn;
+    }
   }
   return methods;
 }

@@ -10,9 +10,11 @@
 namespace spool {
 
 struct AttentionMethods {
-  AttentionChoice forward, backward;
-  int64_t parts = 1;  // that cuDNN's backward is cut into
+  AttentionChoice forward, backward;  // backward: of the layer in the fewest parts
+  int64_t parts = 1;                  // that cuDNN's backward is cut into, at most
+  int64_t without_cudnn = 0;          // layers whose backward is not by cuDNN, while others' is
 };
+// In the parts of the configuration's chunks.
 AttentionMethods attention_methods(const TrainingConfig&, const CudaArchitecture&);
 
 }  // namespace spool

@@ -112,10 +112,11 @@ json attention_choice(const AttentionChoice& choice) {
 json attention(const TrainingConfig& config, const Machine& machine) {
   const auto* architecture = std::get_if<CudaArchitecture>(&machine.architecture);
   if (!architecture) return {};
-  const auto [forward, backward, parts] = attention_methods(config, *architecture);
+  const auto [forward, backward, parts, without_cudnn] = attention_methods(config, *architecture);
   return {{"forward", attention_choice(forward)},
           {"backward", attention_choice(backward)},
-          {"backward_parts", parts}};
+          {"backward_parts", parts},
+          {"backward_without_cudnn", without_cudnn}};
 }
 
 size_t state_on_device(const PlannedRun& run) {

@@ -1,5 +1,8 @@
 #include "spool/models/training/planned_run.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
@@ -18,6 +21,12 @@ bool is_for_another_tape(const Plan& plan, const TrainingConfig& config) {
 
 // Chunks are what changes results, so a run keeps its own, whatever its plan.
 void check_chunks(const Plan& given, const Plan& own, const StepChunks& chunks) {
+  check_setting(
+      given.chunks == own.chunks || with_parts(given, parts_in(chunks.nodes)).chunks != own.chunks,
+      {"plan"},
+      "the plan cuts the backward of attention into other parts than this run, "
+      "which keeps those that were chosen for its first memory; give the plan it was "
+      "begun with, or none");
   check_setting(given.chunks == own.chunks, {"plan", "chunk-loss"},
                 "the plan cuts the loss into chunks of another size than this run's, which is ",
                 chunks.loss_rows, " rows; give the number of rows it was made with");
@@ -33,13 +42,18 @@ void check_chunks(const Plan& given, const Plan& own, const StepChunks& chunks) 
 
 // Takes the nodes in chunks from the request's plan, or none if the search chooses them; unchanged
 // if they are set.
-StepChunks settled_chunks(const TrainingConfig& config, const StepRequest& request) {
+StepChunks settled_chunks(const TrainingConfig& config, const StepRequest& request,
+                          const Machine& machine) {
   StepChunks chunks = config.chunks;
-  if (!request.choose->regions || chunks.mlp_rows > 0) return chunks;
-  chunks.nodes.clear();
-  if (request.plan && !is_for_another_tape(*request.plan, config)) {
-    chunks.nodes = nodes_in_chunks(*request.plan);
+  const bool has_plan = request.plan && !is_for_another_tape(*request.plan, config);
+  if (request.choose->regions && chunks.mlp_rows == 0) {
+    chunks.nodes = has_plan ? nodes_in_chunks(*request.plan) : std::vector<NodesInChunks>{};
   }
+  const bool has_parts = std::holds_alternative<CudaArchitecture>(machine.architecture);
+  if (!has_plan || !has_parts || !parts_in(chunks.nodes).empty()) return chunks;
+  read_program(config, [&](const Program& program) {
+    std::ranges::copy(parts_of(program, *request.plan), std::back_inserter(chunks.nodes));
+  });
   return chunks;
 }
 
@@ -131,7 +145,7 @@ RunPlanner::RunPlanner(const TrainingConfig& config, const RunRequest& given,
   RunRequest request = given;
   StepRequest& steps = request.steps;
   if (!steps.choose) steps.choose.emplace();
-  config_.chunks = settled_chunks(config, steps);
+  config_.chunks = settled_chunks(config, steps, machine);
   steps.policy = with_chunks(steps.given_policy(), config_.chunks);
   if (steps.plan) check_given(*steps.plan, config_, steps, machine);
   rest_ = std::make_shared<RestOfRun>(config_, sample, machine);

@@ -79,17 +79,16 @@ TEST(AttentionChoice, IsTensorCoresForRowsOfSeveralTexts) {
   EXPECT_EQ(choose_attention(b, hopper).method, tensor_cores);
 }
 
-// Where one key head with its query heads takes more than 256 MiB.
-TEST(AttentionChoice, IsTensorCoresBeyondTheLimit) {
-  const AttentionShape shared{.B = 1, .T = 4096, .H = 32, .Hkv = 8, .D = 128},
-      longer = changed(shared, &AttentionShape::T, 8192);
-  for (const CudaArchitecture& architecture : {hopper, ampere}) {
-    EXPECT_EQ(backward(shared, {}, architecture), cudnn);
-    EXPECT_EQ(backward(longer, {}, architecture), tensor_cores);
-    EXPECT_EQ(forward(longer, architecture), cudnn);
-    EXPECT_EQ(backward(longer, {.order = SumOrder::any}, architecture), cudnn);
+// The plan says so by more parts than there are key heads in all texts.
+TEST(AttentionChoice, IsTensorCoresInMoreParts) {
+  const AttentionShape shared{.B = 2, .T = 4096, .H = 32, .Hkv = 8, .D = 128};
+  for (const CudaArchitecture& architecture : {hopper, ampere, blackwell}) {
+    for (const int64_t parts : {1, 2, 5, 16}) {
+      EXPECT_EQ(backward(shared, {.parts = parts}, architecture), cudnn);
+    }
+    EXPECT_EQ(backward(shared, {.parts = 17}, architecture), tensor_cores);
   }
-  EXPECT_EQ(backward(longer, {}, blackwell), cudnn);
+  EXPECT_EQ(choose_attention(forward_of(shared), hopper).method, cudnn);
 }
 
 TEST(AttentionChoice, SaysWhy) {
@@ -101,9 +100,8 @@ TEST(AttentionChoice, SaysWhy) {
   EXPECT_EQ(why(forward_of(gpt2, DType::f32), hopper), "values are not bf16");
   EXPECT_EQ(why(forward_of(changed(gpt2, &AttentionShape::D, 8)), without),
             "without cuDNN; tensor cores take heads of 16 to 128 in steps of 16");
-  const AttentionShape longer = changed(gpt2, &AttentionShape::T, 16384);
-  EXPECT_EQ(choose_attention(backward_of(longer), hopper).why(),
-            "cuDNN would need more than 256 MiB for one key head of a row");
+  EXPECT_EQ(choose_attention(backward_of(gpt2, {.parts = 32 * 12 + 1}), hopper).why(),
+            "the memory has no room for cuDNN's workspace");
 }
 
 // Products outside the tensor cores are of f32 numbers.
@@ -131,6 +129,20 @@ TEST(AttentionChoice, DecidesTheBytes) {
   EXPECT_EQ(more(backward_of(s), blackwell), 0);
   EXPECT_EQ(more(backward_of(s), without), 0);
   EXPECT_EQ(more(backward_of(s, {.order = SumOrder::any}), hopper), 0);
+}
+
+// In few parts cuDNN is faster than Spool's kernels; in parts that leave multiprocessors idle it
+// is slower than in larger ones.
+TEST(AttentionChoice, DecidesTheNominalTime) {
+  const auto flops = [](int64_t parts) {
+    return cost_on(backward_of(gpt2, {.parts = parts}), hopper).flops;
+  };
+  const double product = backward_of(gpt2).cost().flops;
+  EXPECT_DOUBLE_EQ(flops(1), product / 0.3);
+  EXPECT_DOUBLE_EQ(flops(32 * 12 + 1), product / 0.15);
+  EXPECT_LT(flops(4), 1.2 * flops(1));
+  EXPECT_LT(flops(4), flops(32 * 12 + 1));
+  EXPECT_GT(flops(32 * 12), 2 * flops(32));
 }
 
 TEST(AttentionChoice, DecidesTheWorkspace) {
@@ -207,42 +219,39 @@ void expect_cut(const AttentionShape& s, const AttentionCut& cut) {
   for (const int times : seen) EXPECT_EQ(times, 1);
 }
 
-TEST(AttentionCut, PartsFitTheLimit) {
+TEST(AttentionCut, MorePartsTakeNoMoreMemory) {
   std::vector<AttentionShape> all = shapes_of_models();
   for (const AttentionShape& s : tested_shapes()) all.push_back(s);
   for (const AttentionShape& s : all) {
-    for (const CudaArchitecture& architecture : {hopper, ampere, blackwell}) {
+    for (const int major : {8, 9, 10}) {
       for (const SumOrder order : enumerators<SumOrder>()) {
-        SCOPED_TRACE(sentence(s.B, " by ", s.T, ", ", s.H, " and ", s.Hkv, " heads, compute ",
-                              architecture.major, ", order ", name(order)));
-        const FusedBackwardKind kind{.order = order, .major = architecture.major};
-        const AttentionCut cut = cut_backward(s, kind);
-        expect_cut(s, cut);
-        if (backward(s, {.order = order}, architecture) != cudnn) continue;
-        EXPECT_LE(fused_backward_bytes(s, kind, cut), cuda::max_attention_bytes);
+        const FusedBackwardKind kind{.order = order, .major = major};
+        size_t before = fused_backward_bytes(s, kind);
+        for (int64_t parts = 1; parts <= s.B * s.Hkv; ++parts) {
+          SCOPED_TRACE(sentence(s.B, " by ", s.T, ", ", s.H, " and ", s.Hkv, " heads, compute ",
+                                major, ", order ", name(order), ", in ", parts));
+          const AttentionCut cut = cuda::cut_backward(s, parts);
+          expect_cut(s, cut);
+          int64_t made = 0;
+          cut.for_each_part(s, [&](const cuda::AttentionPart&) { ++made; });
+          EXPECT_LE(made, parts);
+          EXPECT_LE(fused_backward_bytes(s, kind, cut), before);
+          before = fused_backward_bytes(s, kind, cut);
+        }
+        const AttentionShape head{.B = 1, .T = s.T, .H = s.H / s.Hkv, .Hkv = 1, .D = s.D};
+        EXPECT_EQ(before, fused_backward_bytes(head, kind));
       }
     }
   }
 }
 
 TEST(AttentionCut, PartsHaveEqualSizes) {
-  const AttentionCut cut = cuda::cut_backward(gpt2, {});
-  EXPECT_EQ(cut.texts, 8);  // of 32, where 9 would fit
+  const AttentionCut cut = cuda::cut_backward(gpt2, 4);
+  EXPECT_EQ(cut.texts, 8);
   EXPECT_EQ(cut.key_heads, 12);
-  const AttentionCut of_long_texts =
-      cuda::cut_backward({.B = 3, .T = 8192, .H = 16, .Hkv = 16, .D = 64}, {});
-  EXPECT_EQ(of_long_texts.texts, 1);
-  EXPECT_EQ(of_long_texts.key_heads, 1);
-}
-
-// Sums in any order, and those of compute capability 10, take no scores.
-TEST(AttentionCut, IsOnlyWhereScoresAreStored) {
-  for (const FusedBackwardKind kind :
-       {FusedBackwardKind{.major = 10}, {.order = SumOrder::any}, {SumOrder::any, 8}}) {
-    const AttentionCut cut = cuda::cut_backward(gpt2, kind);
-    EXPECT_EQ(cut.texts, gpt2.B);
-    EXPECT_EQ(cut.key_heads, gpt2.Hkv);
-  }
+  const AttentionCut of_heads = cuda::cut_backward(gpt2, 32 * 5);
+  EXPECT_EQ(of_heads.texts, 1);
+  EXPECT_EQ(of_heads.key_heads, 3);
 }
 
 TEST(AttentionCut, DeclaresTheMemoryThatCudnnIsKnownToNeed) {

@@ -29,6 +29,7 @@ struct BackwardOptions {
   DType type = DType::bf16, gradient = DType::bf16;
   bool add = false;
   SumOrder order = SumOrder::fixed;
+  int64_t parts = 1;
 };
 
 inline AttentionBackward backward_of(const cuda::AttentionShape& s,
@@ -40,7 +41,8 @@ inline AttentionBackward backward_of(const cuda::AttentionShape& s,
           .y = f.y,
           .lse = f.lse,
           .heads = f.heads,
-          .order = options.order};
+          .order = options.order,
+          .parts = options.parts};
 }
 
 // The shapes that tests give to cuDNN or its stand-in.

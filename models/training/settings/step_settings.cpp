@@ -102,8 +102,9 @@ const Settings step_table{
      "memory at a time; 0: all; by default what {memory} needs, layer by layer",
      rows_of_chunk("an MLP"), numbers, in_help},
     {"nodes-in-chunks", &StepChunks::nodes,
-     "Nodes of a step's tape that run in chunks, as a search chose them for {memory}", any_value,
-     numbers, in_help},
+     "Nodes of a step's tape that run in chunks, and the parts of attention's backward, as they "
+     "were chosen for {memory}",
+     any_value, numbers, in_help},
     {"seed", &TrainingConfig::seed, "Seed of all random numbers", any_value, numbers, as_value},
     {"nondeterministic", &TrainingConfig::nondeterministic,
      "On a GPU, let cuDNN form the sums of attention's backward in any order: it takes less "

@@ -92,10 +92,12 @@ class CudnnPlans : public ::testing::Test {
     if (choose_attention(k, gpu.architecture).method != AttentionMethod::cudnn) return;
     const cuda::FusedBackwardKind kind = cuda::kind_of(k, gpu.architecture);
     std::set<AttentionShape> parts;
-    cut_backward(all, kind).for_each_part(all, [&](const cuda::AttentionPart& part) {
-      const int64_t heads = part.key_heads.size();
-      parts.insert({part.texts.size(), all.T, heads * (all.H / all.Hkv), heads, all.D});
-    });
+    for (const int64_t number : {int64_t{1}, all.B, 2 * all.B, all.B * all.Hkv}) {
+      cut_backward(all, number).for_each_part(all, [&](const cuda::AttentionPart& part) {
+        const int64_t heads = part.key_heads.size();
+        parts.insert({part.texts.size(), all.T, heads * (all.H / all.Hkv), heads, all.D});
+      });
+    }
     for (const AttentionShape& part : parts) {
       s.part = part;
       expect_plan(gpu, AttentionPass::backward, s, fused_backward_bytes(part, kind));

@@ -81,7 +81,11 @@ void Transformer::initialise(uint64_t seed) {
     const bool is_norm = p->data.shape().rank() == 1 && std::string_view(p->name).ends_with('t');
     std::vector<float> numbers(static_cast<size_t>(p->data.numel()));
     for (float& x : numbers) x = (is_norm ? 1.0f : 0.0f) + 0.1f * random.normal();
-    write<float>(p->data, numbers);
+    if (sizes_.dtype == DType::bf16) {
+      write<bf16>(p->data, std::vector<bf16>(numbers.begin(), numbers.end()));
+    } else {
+      write<float>(p->data, numbers);
+    }
   }
 }
 
