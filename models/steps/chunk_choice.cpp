@@ -3,9 +3,44 @@
 #include <algorithm>
 #include <tuple>
 
+#include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/machines/machine.h"
 
 namespace spool {
+
+StepChunks chunks_of(const Policy& policy) {
+  return {.loss_rows = policy.loss_chunk, .mlp_rows = policy.mlp_chunk, .nodes = policy.in_chunks};
+}
+
+Policy with_chunks(Policy policy, const StepChunks& chunks) {
+  policy.loss_chunk = chunks.loss_rows;
+  policy.mlp_chunk = chunks.mlp_rows;
+  policy.in_chunks = chunks.nodes;
+  return policy;
+}
+
+Levers levers_of(const StepDescription& step, const StepRequest& request, const Machine& machine) {
+  const Choices choose = request.choices();
+  const Policy policy = request.given_policy();
+  Levers levers{.placement = choose.placement};
+  if (!choose.loss_chunk) levers.loss_rows = policy.loss_chunk;
+  levers.state_share = choose.state_share;
+  levers.regions = levers.placement && choose.regions;
+  if (levers.placement) levers.offload_to = choose.offload_to;
+  levers.host_bytes = choose.host_bytes;
+  levers.fixed = request.plan ? *request.plan : plan_step(step, policy, machine);
+  return levers;
+}
+
+Levers free_levers(const StepDescription& step, const StepRequest& request, const Levers& levers) {
+  Levers chosen = levers;
+  chosen.placement = true;
+  chosen.regions = request.choices().regions;
+  chosen.fixed = plan_step(step, with_chunks({}, chunks_of(request.given_policy())), Machine{});
+  chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
+  chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
+  return chosen;
+}
 
 std::vector<int> threads_to_choose_for(int own) {
   std::vector<int> threads;

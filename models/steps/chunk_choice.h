@@ -10,6 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "spool/models/steps/step.h"
+#include "spool/models/steps/step_request.h"
 #include "spool/planner/search/search.h"
 
 namespace spool {
@@ -26,6 +28,10 @@ std::vector<int> threads_to_choose_for(int own);
 // Whether the machine's times are those of the nominal clock.
 bool has_nominal_clock(const Machine&);
 
+// The levers of a request, and the same where what is recomputed may be chosen, whatever is set by
+// hand.
+Levers levers_of(const StepDescription&, const StepRequest&, const Machine&);
+Levers free_levers(const StepDescription&, const StepRequest&, const Levers&);
 // The levers that choose everything but chunks, which stay those of the plan.
 Levers with_chunks_of(const FoundPlan&, Levers);
 

@@ -12,42 +12,7 @@
 
 namespace spool {
 
-StepChunks chunks_of(const Policy& policy) {
-  return {.loss_rows = policy.loss_chunk, .mlp_rows = policy.mlp_chunk, .nodes = policy.in_chunks};
-}
-
-Policy with_chunks(Policy policy, const StepChunks& chunks) {
-  policy.loss_chunk = chunks.loss_rows;
-  policy.mlp_chunk = chunks.mlp_rows;
-  policy.in_chunks = chunks.nodes;
-  return policy;
-}
-
 namespace {
-
-Levers levers_of(const StepDescription& step, const StepRequest& request, const Machine& machine) {
-  const Choices choose = request.choices();
-  const Policy policy = request.given_policy();
-  Levers levers{.placement = choose.placement};
-  if (!choose.loss_chunk) levers.loss_rows = policy.loss_chunk;
-  levers.state_share = choose.state_share;
-  levers.regions = levers.placement && choose.regions;
-  if (levers.placement) levers.offload_to = choose.offload_to;
-  levers.host_bytes = choose.host_bytes;
-  levers.fixed = request.plan ? *request.plan : plan_step(step, policy, machine);
-  return levers;
-}
-
-// The search that may choose what is recomputed, whatever is set by hand.
-Levers free_levers(const StepDescription& step, const StepRequest& request, const Levers& levers) {
-  Levers chosen = levers;
-  chosen.placement = true;
-  chosen.regions = request.choices().regions;
-  chosen.fixed = plan_step(step, with_chunks({}, chunks_of(request.given_policy())), Machine{});
-  chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
-  chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
-  return chosen;
-}
 
 // The chunks of a plan that was made from this policy.
 StepChunks chunks_of(const Plan& plan, int64_t loss_rows, const Policy& policy) {
@@ -62,7 +27,6 @@ std::vector<NodesInChunks> given_parts(const StepRequest& request, const PartsCh
   return request.plan ? choice.of(*request.plan) : parts_in(request.given_policy().in_chunks);
 }
 
-// Whether parts are chosen.
 bool is_free(const StepRequest& request, const PartsChoice& choice) {
   return bool(choice) && !request.plan && given_parts(request, choice).empty();
 }
@@ -191,7 +155,6 @@ struct StepPlanner::Searches {
     return step_seconds(bare.rehearse(plan, std::nullopt, {.survey = true}), step.micro_batches);
   }
 
-  // The parts of a plan that has some.
   std::vector<NodesInChunks> parts_of(const Plan& plan) const {
     return chooses_parts ? parts.of(plan) : given_parts;
   }

@@ -29,6 +29,11 @@ PlannedSteps planned(const StepRequest& request, const Machine& machine = h200()
   return StepPlanner({describe(long_rows)}, {.steps = request}, machine).plan();
 }
 
+// What is recomputed is chosen, and no chunks, which takes long.
+StepRequest within(size_t budget) {
+  return {.choose = Choices{.placement = true}, .budget = budget};
+}
+
 std::vector<int> parts_of(const PlannedSteps& steps) {
   std::vector<int> all;
   for (const NodesInChunks& n : parts_in(steps.chunks.nodes)) {
@@ -39,7 +44,7 @@ std::vector<int> parts_of(const PlannedSteps& steps) {
 }
 
 size_t smallest_budget() {
-  return StepPlanner({describe(long_rows)}, {}, h200()).smallest_budget();
+  return StepPlanner({describe(long_rows)}, {.steps = within(0)}, h200()).smallest_budget();
 }
 
 TEST(PartsChoice, IsOnePartWhereMemoryIsPlenty) {
@@ -55,7 +60,7 @@ TEST(PartsChoice, FollowsTheBudgetLayerByLayer) {
   for (int i = 0; i <= 8; ++i) {
     const size_t budget = min + (max - min) / 8 * static_cast<size_t>(i);
     SCOPED_TRACE(sentence("budget ", budget));
-    const PlannedSteps steps = planned({.budget = budget});
+    const PlannedSteps steps = planned(within(budget));
     ASSERT_FALSE(steps.refusal);
     EXPECT_LE(steps.foretold.memory.peak, budget);
     EXPECT_LE(steps.search->lower_bound, steps.foretold.seconds);
@@ -90,12 +95,12 @@ TEST(PartsChoice, DoesNotFollowTheClock) {
   Machine other = h200();
   other.bf16_flops *= 7;
   other.bytes_per_second /= 3;
-  EXPECT_EQ(parts_of(planned({.budget = budget}, other)), parts_of(planned({.budget = budget})));
+  EXPECT_EQ(parts_of(planned(within(budget), other)), parts_of(planned(within(budget))));
 }
 
 TEST(PartsChoice, IsKeptUnderHalfOrTwiceTheBudget) {
   const size_t min = smallest_budget(), first = planned({}).foretold.memory.peak / 2 + min / 2;
-  const PlannedSteps begun = planned({.budget = first});
+  const PlannedSteps begun = planned(within(first));
   for (const size_t budget : {first / 2, 2 * first}) {
     SCOPED_TRACE(sentence("budget ", budget));
     const PlannedSteps resumed = planned({.policy = with_chunks({}, begun.chunks),
@@ -105,8 +110,8 @@ TEST(PartsChoice, IsKeptUnderHalfOrTwiceTheBudget) {
     EXPECT_EQ(resumed.plans.step.chunks, begun.plans.step.chunks);
     EXPECT_EQ(resumed.refusal.has_value(), resumed.foretold.memory.peak > budget);
   }
-  EXPECT_NE(parts_of(planned({.budget = min})), parts_of(begun));
-  EXPECT_NE(parts_of(planned({.budget = 2 * first})), parts_of(begun));
+  EXPECT_NE(parts_of(planned(within(min))), parts_of(begun));
+  EXPECT_NE(parts_of(planned(within(2 * first))), parts_of(begun));
   const PlannedSteps by_plan = planned({.plan = begun.plans.step, .budget = first});
   EXPECT_EQ(parts_of(by_plan), parts_of(begun));
 }
