@@ -28,8 +28,7 @@ std::vector<int> threads_to_choose_for(int own);
 // Whether the machine's times are those of the nominal clock.
 bool has_nominal_clock(const Machine&);
 
-// The levers of a request, and the same where what is recomputed may be chosen, whatever is set by
-// hand.
+// The levers of a request, and the same where what is recomputed may be chosen, too.
 Levers levers_of(const StepDescription&, const StepRequest&, const Machine&);
 Levers free_levers(const StepDescription&, const StepRequest&, const Levers&);
 // The levers that choose everything but chunks, which stay those of the plan.
