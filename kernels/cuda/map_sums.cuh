@@ -1,7 +1,7 @@
 #pragma once
 
-// Sums of the terms of map()'s gradients over a row, or over all elements, in f64.  A sum is that of
-// 256 threads, each of which adds every 256th term, and has the same bits by a warp that moves
+// Sums of the terms of a gradient of map() over a row, or over all elements, in f64.  A sum is that
+// of 256 threads, each of which adds every 256th term, and has the same bits by a warp that moves
 // eight terms at a time: lane l has the sums of threads 8 l to 8 l + 7.
 
 #include "spool/kernels/cuda/map_source.cuh"

@@ -70,11 +70,9 @@ bool waits_for_every_kernel() {
 class RecentKernels {
  public:
   void add(const char* name) { names_[count_++ % names_.size()] = name; }
-  void clear() { count_ = 0; }
   std::string list() const {
     std::string text;
-    const size_t shown = std::min(count_, names_.size());
-    for (size_t i = count_ - shown; i < count_; ++i) {
+    for (size_t i = count_ - std::min(count_, names_.size()); i < count_; ++i) {
       text += sentence(text.empty() ? "" : ", ", names_[i % names_.size()]);
     }
     return text;
@@ -356,7 +354,7 @@ void CudaStream::synchronize() {
   const cudaError_t status = cudaStreamSynchronize(state_->stream.get());
   begin_call("synchronize()");
   check_enqueued(status, "waiting for the device");
-  state_->recent.clear();
+  state_->recent = {};
   destroy_finished();
 }
 
