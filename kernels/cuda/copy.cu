@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(tile_block) copy_tiles(Tiles<T, Out> k) {
   }
 }
 
-// The same for a tile of 64 x 64, of which a thread moves 8 neighbours of `in` at a time, and writes
-// 8 neighbours of `out`.
+// The same for a tile of 64 x 64, of which a thread moves 8 neighbours of `in` at a time, and then
+// writes 8 neighbours of `out`.
 constexpr int wide_tile = 64, wide_units = wide_tile / map_width,
               wide_rows = tile_block / wide_units;
 
