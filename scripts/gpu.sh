@@ -33,11 +33,12 @@ cores=$(nproc)
 # A stage, its limit in seconds, what it does, and the targets that it needs.  The limits add up to the
 # usual time; what a stage leaves of its own is the next one's.  Later stages need the first ones; the
 # least important are last, in case time runs out.
-tests_on_cuda="autograd_cuda_tests end_to_end_cuda_tests kernels_cuda_tests models_steps_cuda_tests"
+tests_on_cuda="autograd_cuda_tests end_to_end_cuda_tests kernels_cuda_tests models_inference_cuda_tests
+  models_steps_cuda_host_threads_test models_steps_cuda_tests"
 stages=(
   "device 50|facts about the machine, and what no emulator tells|"
   "build 180|what the stages need, for this GPU|"
-  "cuda_tests 70|tests that need the GPU, but those of the program|$tests_on_cuda"
+  "cuda_tests 70|tests that need the GPU, but those of the program|$(xargs <<<"$tests_on_cuda")"
   "step 65|steps of GPT-2 124M and Llama 3.2 1B, and the trainer's own loop|benchmark_step spool"
   "tune 40|algorithms of matrix products, into the user's cache|benchmark_tune"
   "step_again 25|the trainer's loop by those algorithms, and the step once more|benchmark_step spool"
