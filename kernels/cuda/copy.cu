@@ -180,10 +180,10 @@ bool by_eights(const Tiles<T, Out>& all) {
       (reinterpret_cast<uintptr_t>(all.in) | reinterpret_cast<uintptr_t>(all.out.data)) % 16 == 0 &&
       whole(all.of_in.extent) && whole(all.of_in.out) && whole(all.of_out.extent) &&
       whole(all.of_out.in) && std::min(all.of_in.extent, all.of_out.extent) >= tile;
-  for (const Loop& loop : {all.outer, all.inner}) {
-    eights = eights && (loop.extent == 1 || (whole(loop.in) && whole(loop.out)));
-  }
-  return eights;
+  const auto keeps = [&](const Loop& loop) {
+    return loop.extent == 1 || (whole(loop.in) && whole(loop.out));
+  };
+  return eights && keeps(all.outer) && keeps(all.inner);
 }
 
 template <class T, class Out>
