@@ -19,7 +19,7 @@ namespace spool::testing {
 namespace {
 
 constexpr TransformerSizes sizes{
-    .layers = 2, .channels = 32, .heads = 4, .batch = 2, .tokens = 256, .dtype = DType::bf16};
+    .layers = 2, .channels = 128, .heads = 2, .batch = 2, .tokens = 256, .dtype = DType::bf16};
 
 class CudaParts : public OnCuda {
  protected:
@@ -46,7 +46,11 @@ std::vector<int> parts_of(const StepRunner& runner) {
 
 // Calls of cuDNN's backward in a step.
 int64_t calls_of(const std::vector<int>& all) {
-  const cuda::AttentionShape s{.B = 2, .T = 256, .H = 4, .Hkv = 4, .D = 8};
+  const cuda::AttentionShape s{.B = sizes.batch,
+                               .T = sizes.tokens,
+                               .H = sizes.heads,
+                               .Hkv = sizes.heads,
+                               .D = sizes.channels / sizes.heads};
   int64_t calls = 0;
   for (const int parts : all) {
     if (parts > s.B * s.Hkv) continue;
