@@ -99,7 +99,7 @@ TEST(CudaPeak, IsWithinItsBoundsForGpt2AtBatch32) {
     return static_cast<double>(rehearse_training(config, make_plans(config), machine).memory.peak);
   };
   EXPECT_LT(peak(0), 15.2e9);
-  EXPECT_LT(peak(2048), 12.3e9);
+  EXPECT_LT(peak(2048), 12.7e9);  // attention's backward in one part, which takes 0.8e9
 }
 
 TEST_F(CudaTraining, ReplaysAGraphInsteadOfLaunching) {
