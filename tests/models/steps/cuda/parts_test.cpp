@@ -44,6 +44,7 @@ std::vector<int> parts_of(const StepRunner& runner) {
   return all;
 }
 
+#if SPOOL_CUDA_EMULATED
 // Calls of cuDNN's backward in a step.
 int64_t calls_of(const std::vector<int>& all) {
   const cuda::AttentionShape s{.B = sizes.batch,
@@ -58,6 +59,7 @@ int64_t calls_of(const std::vector<int>& all) {
   }
   return calls;
 }
+#endif
 
 // The losses of the next steps, at the foretold peak.
 std::vector<float> train(StepRunner& runner, int64_t last) {
