@@ -22,12 +22,14 @@ inline Shape permuted(const PermuteCase& c) {
   return shape;
 }
 
-// Rows of 8 and of other lengths, tiles that are full and not, extents of 1 and 0, long and narrow
-// ones, and every position of the dimension that goes to the end.
+// Rows of 8 and of other lengths, tiles that are full and not, of packs and not, extents of 1 and 0,
+// long and narrow ones, and every position of the dimension that goes to the end.
 inline const std::vector<PermuteCase> permute_cases{
     {{7}, {0}},
     {{33, 70}, {1, 0}},
     {{64, 64}, {1, 0}},
+    {{72, 136}, {1, 0}},
+    {{3, 40, 2, 80}, {0, 2, 3, 1}},
     {{3, 3000}, {1, 0}},
     {{3000, 3}, {1, 0}},
     {{2, 5, 3, 8}, {0, 2, 1, 3}},
