@@ -22,8 +22,8 @@ inline Shape permuted(const PermuteCase& c) {
   return shape;
 }
 
-// Rows of 8 and of other lengths, tiles that are full and not, of packs and not, extents of 1 and 0,
-// long and narrow ones, and every position of the dimension that goes to the end.
+// Rows of 8 and of other lengths, tiles that are full and not, of packs and not, extents of 1 and
+// 0, long and narrow ones, and every position of the dimension that goes to the end.
 inline const std::vector<PermuteCase> permute_cases{
     {{7}, {0}},
     {{33, 70}, {1, 0}},
