@@ -1,4 +1,5 @@
-// Measures every kernel at the sizes of GPT-2 124M, and its share of the roofline: the time that
+// Measures every kernel at the sizes of GPT-2 124M, and those of a step of Llama 3.2 1B and Qwen3
+// 0.6B at theirs (shared/llama_kernels.cpp), and its share of the roofline: the time that
 // its cost() would take at this device's rates for a large copy and a large product, divided by the
 // measured time.  The program measures these rates first.
 //
@@ -23,10 +24,12 @@
 #include <cstdio>
 
 #include "shared/kernel_bench.h"
+#include "shared/llama_kernels.h"
 #include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
+#include "spool/kernels/clip_factor.h"
 #include "spool/kernels/copy.h"
 #include "spool/kernels/cross_entropy.h"
 #include "spool/kernels/dropout.h"
@@ -309,6 +312,18 @@ void add_optimizer(Bench& b, DType t, const std::string& suffix) {
         [=](Arguments& a) { return SumAll{.out = a.make({1}, DType::f32), .x = a.make(W, t)}; });
 }
 
+// What clips the gradients of all parameters, from the sums of their squares.
+void add_clipping(Bench& b) {
+  const Shape granules{ceil_div(parameters_of_124m, norm_granule)};
+  b.add("sum_granules", [=](Arguments& a) {
+    return SumGranules{.out = a.make({1}, DType::f64), .granules = a.make(granules, DType::f64)};
+  });
+  b.add("clip_factor", [](Arguments& a) {
+    return ClipFactor{
+        .clip = a.make({3}, DType::f32), .squared = a.make({1}, DType::f64), .limit = 1};
+  });
+}
+
 void add_all(Bench& b) {
   for (const DType t : {DType::f32, DType::bf16}) {
     const std::string suffix = std::string("/") + name(t);
@@ -320,7 +335,9 @@ void add_all(Bench& b) {
     add_maps(b, t, suffix);
     add_embedding_and_loss(b, t, suffix);
     add_optimizer(b, t, suffix);
+    benchmarks::add_llama_kernels(b, t, suffix);
   }
+  add_clipping(b);
   add_launch(b);
 }
 

@@ -17,7 +17,7 @@ class Arguments {
   explicit Arguments(Stream& stream) : stream_(stream) {}
   Stream& stream() const { return stream_; }
 
-  // Normally distributed numbers, or token ids for i32.
+  // Normally distributed numbers, token ids for i32, or ones for f64.
   View make(const Shape&, DType);
   View with_values(const std::vector<float>&);
   void clear() { tensors_.clear(); }

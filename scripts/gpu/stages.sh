@@ -26,10 +26,11 @@ data_sheet() {
 
 # What no emulator tells, by programs that need nothing of Spool.
 device() {
-  local name status=0 to
-  to=$(mktemp --directory)
+  local name status=0 to arch
+  to=$(mktemp --directory) arch=$(architecture)
+  [ "$arch" = native ] || arch=sm_$arch
   for name in device_limits product_limits; do
-    nvcc -O2 -std=c++17 "-arch=sm_$(architecture)" "benchmarks/cuda/$name.cu" -lcublasLt -o "$to/$name" &
+    nvcc -O2 -std=c++17 "-arch=$arch" "benchmarks/cuda/$name.cu" -lcublasLt -o "$to/$name" &
   done
   wait
   for name in device_limits product_limits; do (cd "$to" && "./$name") || status=1; done
@@ -176,7 +177,7 @@ step_again() { trainer "tuned: " && steps "again: " "$one_step" && kernel_times;
 
 kernels() {
   rm -f "$OUT/kernels.json"
-  benchmarks kernels kernels.json "" --benchmark_filter='/bf16|^launch' &&
+  benchmarks kernels kernels.json "" --benchmark_filter='/bf16|^(launch|sum_granules|clip_factor)' &&
     benchmarks generation step.json ""
 }
 
