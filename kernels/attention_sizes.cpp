@@ -55,7 +55,7 @@ const char* against_cudnn(const AttentionBackward& k, const CudaArchitecture& ar
   if (!k.dqkv) return "no gradient is wanted";
   if (k.dqkv.accumulate) return "the gradient is added to another";
   if (k.dqkv.view.dtype() != DType::bf16) return "the gradient is not bf16";
-  return k.parts <= all.B * all.Hkv ? nullptr : "the memory has no room for cuDNN's workspace";
+  return k.parts <= all.B * all.Hkv ? nullptr : "the plan leaves it to Spool's kernels";
 }
 
 template <class Kernel>

@@ -22,6 +22,13 @@ SearchedStep with_parts(SearchedStep step, const std::vector<NodesInChunks>& par
   return step;
 }
 
+bool are_in_same_chunks(const IdTable<NodeId, int>& a, const IdTable<NodeId, int>& b) {
+  for (NodeId n = 0; n < std::max(a.next_id(), b.next_id()); ++n) {
+    if (a.value_or(n, 1) != b.value_or(n, 1)) return false;
+  }
+  return true;
+}
+
 PartsChoice::PartsChoice(const StepDescription& step, const Machine& machine) {
   if (!std::holds_alternative<CudaArchitecture>(machine.architecture)) return;
   const Machine nominal = nominal_machine(machine);

@@ -17,6 +17,9 @@ namespace spool {
 // The step with these parts, whatever the plan that is rehearsed says.
 SearchedStep with_parts(SearchedStep, const std::vector<NodesInChunks>&);
 
+// Whether both run every op in the same chunks, and every attention in the same parts.
+bool are_in_same_chunks(const IdTable<NodeId, int>& a, const IdTable<NodeId, int>& b);
+
 class PartsChoice {
  public:
   // Nothing is to be chosen on another device, nor where parts make no difference.

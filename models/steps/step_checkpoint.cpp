@@ -7,6 +7,7 @@
 #include "spool/models/formats/named_parameters.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/parts_choice.h"
 #include "spool/models/steps/state_tensors.h"
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/machines/matmul_table.h"
@@ -148,10 +149,16 @@ StepRequest with_chunks_of(const StepCheckpoint& checkpoint, StepRequest request
   return request;
 }
 
-void check_chunks(const StepCheckpoint& checkpoint, const Plan& plan) {
+void check_chunks(const StepCheckpoint& checkpoint, Plan plan, const StepChunks& planned) {
   std::vector<NodesInChunks> regions = checkpoint.chunks.nodes;
   std::erase_if(regions, [](const NodesInChunks& n) { return n.last < 0; });
-  check_file(plan.chunks == checkpoint.chunks_of_nodes && nodes_in_chunks(plan) == regions,
+  if (parts_in(checkpoint.chunks.nodes).empty()) {
+    std::vector<NodesInChunks> parts = parts_in(planned.nodes);
+    for (NodesInChunks& one : parts) one.chunks = 1;
+    plan = with_parts(std::move(plan), parts);
+  }
+  check_file(are_in_same_chunks(plan.chunks, checkpoint.chunks_of_nodes) &&
+                 nodes_in_chunks(plan) == regions,
              checkpoint.directory / step_file,
              "is of a run whose ops run in other chunks than by this plan, which changes the "
              "order of sums; give the plan that the run began with, or none");

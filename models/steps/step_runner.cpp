@@ -50,7 +50,7 @@ void StepRunner::plan(const StepRequest& given, const StepPlace& place,
     return std::move(found.machine);
   };
   planned_ = plan_steps(description_, request, place.machine ? *place.machine : measured());
-  if (checkpoint) check_chunks(*checkpoint, planned_.plans.step);
+  if (checkpoint) check_chunks(*checkpoint, planned_.plans.step, planned_.chunks);
 }
 
 void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint>& checkpoint) {

@@ -1,8 +1,6 @@
 #include "spool/models/training/planned_run.h"
 
-#include <algorithm>
-#include <iterator>
-
+#include "spool/models/steps/parts_choice.h"
 #include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
@@ -21,13 +19,13 @@ bool is_for_another_tape(const Plan& plan, const TrainingConfig& config) {
 
 // Chunks are what changes results, so a run keeps its own, whatever its plan.
 void check_chunks(const Plan& given, const Plan& own, const StepChunks& chunks) {
-  check_setting(
-      given.chunks == own.chunks || with_parts(given, parts_in(chunks.nodes)).chunks != own.chunks,
-      {"plan"},
-      "the plan cuts the backward of attention into other parts than this run, "
-      "which keeps those that were chosen for its first memory; give the plan it was "
-      "begun with, or none");
-  check_setting(given.chunks == own.chunks, {"plan", "chunk-loss"},
+  const bool same = are_in_same_chunks(given.chunks, own.chunks);
+  const Plan in_own_parts = with_parts(given, parts_in(chunks.nodes));
+  check_setting(same || !are_in_same_chunks(in_own_parts.chunks, own.chunks), {"plan"},
+                "the plan cuts the backward of attention into other parts than this run, "
+                "which keeps those that were chosen for its first memory; give the plan it was "
+                "begun with, or none");
+  check_setting(same, {"plan", "chunk-loss"},
                 "the plan cuts the loss into chunks of another size than this run's, which is ",
                 chunks.loss_rows, " rows; give the number of rows it was made with");
   if (nodes_in_chunks(given) == nodes_in_chunks(own)) return;
@@ -49,10 +47,12 @@ StepChunks settled_chunks(const TrainingConfig& config, const StepRequest& reque
   if (request.choose->regions && chunks.mlp_rows == 0) {
     chunks.nodes = has_plan ? nodes_in_chunks(*request.plan) : std::vector<NodesInChunks>{};
   }
-  const bool has_parts = std::holds_alternative<CudaArchitecture>(machine.architecture);
-  if (!has_plan || !has_parts || !parts_in(chunks.nodes).empty()) return chunks;
+  if (!has_plan || !parts_in(chunks.nodes).empty()) return chunks;
+  const bool on_cuda = std::holds_alternative<CudaArchitecture>(machine.architecture);
   read_program(config, [&](const Program& program) {
-    std::ranges::copy(parts_of(program, *request.plan), std::back_inserter(chunks.nodes));
+    for (const NodesInChunks& one : parts_of(program, *request.plan)) {
+      if (on_cuda || one.chunks > 1) chunks.nodes.push_back(one);  // of which a cpu makes nothing
+    }
   });
   return chunks;
 }

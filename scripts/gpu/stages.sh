@@ -114,14 +114,16 @@ sanitize() {
 }
 
 # Runs a Google Benchmark program on the GPU, and adds its results to a file of $OUT, with words before
-# their names; fails if one of its benchmarks does:  benchmarks PROGRAM FILE WORDS [ARGUMENT...]
+# their names, those that failed, too; fails then:  benchmarks PROGRAM FILE WORDS [ARGUMENT...]
 benchmarks() {
-  local name=$1 file=$OUT/$2 words=$3 report=$build/report.json
+  local name=$1 file=$OUT/$2 words=$3 report=$build/report.json status=0
   shift 3
   rm -f "$report"
-  "$build/benchmarks/$name" --device=cuda "--benchmark_out=$report" --benchmark_out_format=json "$@" &&
-    ! grep --after-context=1 '"error_occurred": true' "$report" &&
-    echo "$(grep --count '"real_time"' "$report") benchmarks" && python3 $merge "$file" "$report" "$words"
+  "$build/benchmarks/$name" --device=cuda "--benchmark_out=$report" --benchmark_out_format=json "$@" || status=1
+  ! grep --after-context=1 '"error_occurred": true' "$report" || status=1
+  echo "$(grep --count '"real_time"' "$report") benchmarks"
+  python3 $merge "$file" "$report" "$words" || status=1
+  return $status
 }
 
 # The step that the peers are compared with: GPT-2's by a graph, or all cases of the compared models.
@@ -159,7 +161,8 @@ kernel_times() {
     [ "$model" = gpt2-124m ] || options=(--model "$model" --dtype bf16 --batch 1 --seq 2048 --no-sample --kernels)
     "$build/spool" plan "${options[@]}" --machine "$sheet" >"$build/foretold.txt" &&
       "$build/spool" plan "${options[@]}" --device cuda >"$build/measured.txt" || return 1
-    python3 scripts/gpu/kernel_times.py "$OUT/step.json" "$model" "$build/foretold.txt" "$build/measured.txt"
+    python3 scripts/gpu/kernel_times.py "$OUT/step.json" "$model" "$build/foretold.txt" "$build/measured.txt" ||
+      return 1
   done
 }
 
@@ -177,8 +180,10 @@ step_again() { trainer "tuned: " && steps "again: " "$one_step" && kernel_times;
 
 kernels() {
   rm -f "$OUT/kernels.json"
-  benchmarks kernels kernels.json "" --benchmark_filter='/bf16|^(launch|sum_granules|clip_factor)' &&
-    benchmarks generation step.json ""
+  local status=0
+  benchmarks kernels kernels.json "" --benchmark_filter='/bf16|^(launch|sum_granules|clip_factor)' || status=1
+  benchmarks generation step.json "" || status=1
+  return $status
 }
 
 # Adds its results to step.json.

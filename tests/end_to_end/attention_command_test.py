@@ -21,9 +21,9 @@ class AttentionCommandTest(Folder):
         least = self.plan("--memory", "1kB")["minimum_budget_bytes"]
         small = self.plan("--memory", least)["attention"]["backward"]
         self.assertEqual(small["method"], "tensor cores")
-        self.assertIn("no room", small["why"])
+        self.assertIn("the plan leaves it", small["why"])
         table = spool("plan", *LONG, "--memory", least)[1]
-        self.assertRegex(table, r"backward +tensor cores   .+no room")
+        self.assertRegex(table, r"backward +tensor cores   the plan leaves it")
         between = least + (free["foretold_peak_bytes"] - least) // 2
         plan = self.folder / "plan.json"
         cut = self.plan("--memory", between, "--save-plan", plan)
@@ -34,6 +34,16 @@ class AttentionCommandTest(Folder):
         again = self.plan("--plan", plan)
         self.assertEqual(again["attention"], cut["attention"])
         self.assertEqual(again["foretold_peak_bytes"], cut["foretold_peak_bytes"])
+
+    def test_a_plan_for_a_gpu_is_read_there_and_on_a_cpu(self):
+        tiny = ["plan", "--model", "gpt2-tiny", "--dtype", "bf16", "--batch", 8, "--seq", 128]
+        for number, words in enumerate(([], ["--memory", "20MB"])):
+            plan = self.folder / f"{number}.json"
+            status, _, said = spool(*tiny, "--machine", "h200", *words, "--save-plan", plan)
+            self.assertEqual(status, 0, said)
+            for machine in "h200", "cpu:2,avx2,3GHz,20GB/s":
+                status, _, said = spool(*tiny, "--machine", machine, "--plan", plan)
+                self.assertEqual(status, 0, said)
 
 
 if __name__ == "__main__":

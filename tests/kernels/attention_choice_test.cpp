@@ -101,7 +101,7 @@ TEST(AttentionChoice, SaysWhy) {
   EXPECT_EQ(why(forward_of(changed(gpt2, &AttentionShape::D, 8)), without),
             "without cuDNN; tensor cores take heads of 16 to 128 in steps of 16");
   EXPECT_EQ(choose_attention(backward_of(gpt2, {.parts = 32 * 12 + 1}), hopper).why(),
-            "the memory has no room for cuDNN's workspace");
+            "the plan leaves it to Spool's kernels");
 }
 
 // Products outside the tensor cores are of f32 numbers.

@@ -113,5 +113,17 @@ TEST_F(CudaParts, AreKeptByARunThatResumesUnderAnotherBudget) {
   EXPECT_EQ(seen.size(), 2U);
 }
 
+// One part of each, as where memory is not limited, is what a plan without parts has.
+TEST_F(CudaParts, OfARunWithoutABudgetAreThoseItResumesWith) {
+  const TemporaryDirectory runs;
+  StepRunner run(describe(sizes), {.graph = false}, place);
+  train(run, 1);
+  run.save(runs.path() / "run");
+  const std::vector<float> on = train(run, 2);
+  StepRunner resumed(describe(sizes), {.graph = false}, place, runs.path() / "run");
+  EXPECT_EQ(parts_of(resumed), parts_of(run));
+  EXPECT_EQ(train(resumed, 2), on);
+}
+
 }  // namespace
 }  // namespace spool::testing
