@@ -37,8 +37,8 @@ void save_checkpoint(const std::filesystem::path& directory, const StepCheckpoin
 StepCheckpoint find_checkpoint(const std::filesystem::path& run, const StepDescription&);
 // The request with the chunks of a checkpoint, for what is not in a plan of its own.
 StepRequest with_chunks_of(const StepCheckpoint&, StepRequest);
-// Throws if the plan has other chunks.  A run of before there were parts, or of a cpu, has none, and
-// gets those of the plan, among `planned`.
+// Throws if the plan has other chunks.  A run of before there were parts, or of a cpu, has none,
+// and gets those of the plan, among `planned`.
 void check_chunks(const StepCheckpoint&, Plan, const StepChunks& planned);
 // Sets the parameters and the optimizer's state, which was initialised.
 void load_checkpoint(const StepCheckpoint&, StepModel&, Optimizer&);
