@@ -17,7 +17,7 @@ namespace spool::testing {
 namespace {
 
 constexpr TransformerSizes long_rows{
-    .layers = 4, .channels = 64, .heads = 4, .batch = 2, .tokens = 1024, .dtype = DType::bf16};
+    .layers = 4, .channels = 256, .heads = 4, .batch = 2, .tokens = 4096, .dtype = DType::bf16};
 constexpr int own = 2 * 4 + 1;  // more parts than there are key heads: Spool's kernels
 
 const Machine& h200() {
