@@ -274,7 +274,8 @@ void add_parts(const TensorBackward& all, const KeyParts& parts, const CudaStrea
 void launch_tensor_dkeys(const TensorBackward& all, float* parts, const CudaStream& stream) {
   const TensorHeads& in = all.in;
   const DkeysParts cut = dkeys_parts({.B = in.B, .T = in.T, .H = in.H, .Hkv = in.Hkv, .D = in.D});
-  const KeyParts of{.sums = cut.count > 1 ? parts : nullptr,
+  float* const sums = cut.count > 1 ? parts : nullptr;
+  const KeyParts of{.sums = sums,
                     .heads = static_cast<unsigned>(cut.heads),
                     .count = static_cast<unsigned>(cut.count)};
   dispatch_tensor_head(in.D, [&](auto head) {
