@@ -19,7 +19,7 @@ namespace spool::testing {
 namespace {
 
 constexpr TransformerSizes sizes{
-    .layers = 2, .channels = 128, .heads = 2, .batch = 2, .tokens = 256, .dtype = DType::bf16};
+    .layers = 2, .channels = 64, .heads = 1, .batch = 2, .tokens = 256, .dtype = DType::bf16};
 
 class CudaParts : public OnCuda {
  protected:
