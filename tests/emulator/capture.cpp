@@ -5,11 +5,19 @@
 namespace emulator {
 namespace {
 
-// The captures that this thread began.  Never destroyed: captures may be, after everything else at
-// the end of the thread.
-std::vector<Capture*>& active() {
-  static thread_local auto& all = *new std::vector<Capture*>();
-  return all;
+// The captures that this thread began; null without any.  No destructor ends it: captures may be
+// destroyed after everything else at the end of the thread.
+thread_local std::vector<Capture*>* active = nullptr;
+
+void enter(Capture* capture) {
+  if (!active) active = new std::vector<Capture*>();
+  active->push_back(capture);
+}
+
+void leave(const Capture* capture) {
+  if (!active) return;
+  std::erase(*active, capture);
+  if (active->empty()) delete std::exchange(active, nullptr);
 }
 
 void merge(Behind& into, const Behind& from) {
@@ -63,10 +71,10 @@ void Graph::replay() const {
 }
 
 Capture::Capture(const Queue* first) : first_(first), graph_(std::make_unique<Graph>(first)) {
-  active().push_back(this);
+  enter(this);
 }
 
-Capture::~Capture() { std::erase(active(), this); }
+Capture::~Capture() { leave(this); }
 
 void Capture::add(const Queue* queue, Work work) {
   Behind& order = known_[queue];
@@ -83,7 +91,7 @@ void Capture::join(const Queue* queue, const Behind& order) { merge(known_[queue
 
 std::unique_ptr<Graph> Capture::end(const Queue* queue, cudaError_t& why) {
   recording_ = false;
-  std::erase(active(), this);
+  leave(this);
   const Behind& order = known_[queue];
   const bool joined = std::all_of(last_.begin(), last_.end(), [&](const auto& last) {
     const auto found = order.find(last.first);
@@ -96,10 +104,11 @@ std::unique_ptr<Graph> Capture::end(const Queue* queue, cudaError_t& why) {
   return why == cudaSuccess ? std::move(graph_) : nullptr;
 }
 
-bool Capture::any() { return !active().empty(); }
+bool Capture::any() { return active != nullptr; }
 
 void Capture::invalidate_all() {
-  for (Capture* capture : active()) capture->invalidate();
+  if (!active) return;
+  for (Capture* capture : *active) capture->invalidate();
 }
 
 }  // namespace emulator
