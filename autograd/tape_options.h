@@ -10,8 +10,9 @@
 
 namespace spool {
 
-struct Program;  // program.h
-struct Survey;   // survey.h
+class GradientSink;  // gradient_sink.h
+struct Program;      // program.h
+struct Survey;       // survey.h
 
 // For the tape of a chunk (chunks/chunk.h): its place in the whole tape.
 struct ChunkOfTape {
@@ -43,6 +44,8 @@ struct TapeOptions {
   int64_t first_row = 0;
   // Required if the plan or a scope offloads.  Outlives the tape.
   Offloader* offloader = nullptr;
+  // Is given the gradients of parameters as backward completes them.  Outlives the tape.
+  GradientSink* sink = nullptr;
   // Filled by the tape if given; on meta only.  Outlives the tape.
   Survey* survey = nullptr;
   // For the engine itself: this is the tape of a chunk.  Outlives the tape.

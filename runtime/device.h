@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "spool/runtime/dtype.h"
+#include "spool/runtime/ranks/mesh.h"
 
 namespace spool {
 
@@ -67,6 +68,7 @@ struct Machine {
   double host_memory_bytes_per_second = 20e9;  // of the host's work on its own memory
   double disk_bytes_per_second = 1e9;          // of the disk that values are offloaded to
   double launch_seconds = 2e-6;
+  Mesh mesh = {};
   std::shared_ptr<const KernelTimes> kernels = {};  // measured durations of kernels
 
   // By the rates alone, without measured durations.

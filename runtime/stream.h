@@ -27,6 +27,8 @@
 
 namespace spool {
 
+class Communicator;  // ranks/communicator.h
+
 // A point in a stream that other streams can wait for.
 struct Event {
   double time = 0;                         // seconds; set by a MetaStream
@@ -73,6 +75,10 @@ class Stream {
   bool is_called_here() const { return thread_->is_calling(); }
   // From now on this stream is called by the thread that calls the other one.
   void follow_thread_of(const Stream& other) { thread_ = other.thread_; }
+
+  // The ranks that train together with this one; null if the stream computes alone.
+  Communicator* ranks() const { return ranks_.get(); }
+  void join(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
 
   // Number of kernels launched so far.
   uint64_t launches() const { return launches_; }
@@ -166,6 +172,7 @@ class Stream {
   std::shared_ptr<Arena> arena_;
   std::shared_ptr<Disposal> disposal_ = std::make_shared<Disposal>();
   std::shared_ptr<StreamThread> thread_ = std::make_shared<StreamThread>();
+  std::shared_ptr<Communicator> ranks_ = nullptr;
   uint64_t launches_ = 0;
   std::shared_ptr<Trace> trace_ = nullptr;
   TraceLane lane_ = TraceLane::compute;

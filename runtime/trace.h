@@ -24,12 +24,13 @@
 
 namespace spool {
 
-// A row of the timeline.  `update` is a stream of the host, which updates parameters; `host` is the
-// enqueuing thread; the others are streams of the device.
-enum class TraceLane : uint8_t { compute, copy_out, copy_in, update, host };
+// A row of the timeline.  `update` is a stream of the host, which updates parameters; `exchange`
+// one of exchanges between ranks; `host` is the enqueuing thread; the others are streams of the
+// device.
+enum class TraceLane : uint8_t { compute, copy_out, copy_in, update, exchange, host };
 template <>
-inline constexpr std::array enumerator_names<TraceLane>{"compute", "copy out", "copy in", "update",
-                                                        "host"};
+inline constexpr std::array enumerator_names<TraceLane>{"compute", "copy out", "copy in",
+                                                        "update",  "exchange", "host"};
 
 // `host` is work of a stream on a thread of the host, or work of the enqueuing thread; `wait` is a
 // stream that waits for another stream's event.

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "spool/autograd/engine/final_gradients.h"
 #include "spool/autograd/fingerprint.h"
 #include "spool/autograd/survey.h"
 #include "spool/autograd/tape.h"
@@ -73,6 +74,7 @@ void Tape::walk_backward() {
   regions_.close_all();
   saving_.free_unread();
   if (options_.offloader) options_.offloader->begin_backward(program_.nodes.next_id());
+  FinalGradients final_gradients(program_, options_.sink);
   for (NodeId id = program_.nodes.next_id(); id-- > 0;) {
     const SurveyScope surveyed(options_.work_survey(), stream_, Phase::backward,
                                options_.whole_node(id), *program_.nodes[id].op);
@@ -82,7 +84,9 @@ void Tape::walk_backward() {
     if (chunked >= 0) differentiate_chunks(chunked);
     if (program_.chunked_region(id) < 0) differentiate(id);
     regions_.leave_at(id);
+    final_gradients.after_backward(id);
   }
+  final_gradients.end();
   if (options_.offloader) options_.offloader->end_backward();
 }
 

@@ -53,10 +53,18 @@ class Name {
 inline Name intern(std::string_view text) { return text; }
 
 // Tables of memory and errors group bytes by purpose.
-enum class Purpose : uint8_t { parameter, gradient, optimizer, activation, workspace, input };
+enum class Purpose : uint8_t {
+  parameter,
+  gradient,
+  optimizer,
+  activation,
+  workspace,
+  input,
+  exchange
+};
 template <>
-inline constexpr std::array enumerator_names<Purpose>{"parameters",  "gradients", "optimizer",
-                                                      "activations", "workspace", "inputs"};
+inline constexpr std::array enumerator_names<Purpose>{
+    "parameters", "gradients", "optimizer", "activations", "workspace", "inputs", "exchange"};
 
 struct Label {
   Name name = "tensor";

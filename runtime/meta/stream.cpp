@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "spool/runtime/memory/repetition.h"
+#include "spool/runtime/ranks/communicator.h"
 
 namespace spool {
 namespace {
@@ -17,7 +18,9 @@ MetaStream::MetaStream(const Machine& machine, size_t capacity)
     : MetaStream(machine, std::make_shared<Arena>(fake_address(), capacity, "meta")) {}
 
 MetaStream::MetaStream(const Machine& machine, std::shared_ptr<Arena> memory)
-    : Stream({DeviceType::meta}, machine.architecture, std::move(memory)), machine_(machine) {}
+    : Stream({DeviceType::meta}, machine.architecture, std::move(memory)), machine_(machine) {
+  if (machine.mesh.ranks > 0) join(rehearsed_ranks(machine.mesh));
+}
 
 void MetaStream::add_span(const char* name, Activity activity, const Cost& cost, double begin) {
   const bool copies = activity == Activity::copy;

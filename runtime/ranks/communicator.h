@@ -1,0 +1,79 @@
+#pragma once
+
+// A communicator moves bytes between ranks, the members of a group that train one model together,
+// each with a stream, an arena and a tape of its own.  It adds nothing: sums are a kernel's
+// (kernels/sum_ranks.h), in the order of the ranks, so no bit depends on how bytes travel.
+//
+// All ranks of a group call exchange(), move_now() and gather() alike, in the same order.  The i-th
+// message to a rank is the i-th that it takes from the sender, of the same size.  A rank that comes
+// to another exchange, or with messages of other sizes, gets an error.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "spool/runtime/ranks/mesh.h"
+
+namespace spool {
+
+class Stream;
+
+struct Message {
+  int peer = 0;
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+using Messages = std::vector<Message>;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  virtual const char* kind() const = 0;  // "threads", "sockets", "mpi", "meta"
+
+  // Bytes of the device's memory that exchange() needs beside its messages; the caller allocates
+  // them.
+  virtual size_t workspace_bytes(const Messages& /*out*/, const Messages& /*in*/) const {
+    return 0;
+  }
+  // Enqueues on the queue: sends `out` and takes `in`.  The name is never freed.  All exchanges of a
+  // communicator are on one queue.
+  void exchange(const char* name, Messages out, Messages in, Stream& queue);
+  // The same of host memory, now.  Not while an exchange is enqueued.
+  void move_now(const char* name, const Messages& out, const Messages& in);
+  // What each rank gives, by rank; waits for all of them.  Not while an exchange is enqueued.
+  std::vector<std::string> gather(const char* name, const std::string& own);
+  // Tells the others why this rank ends, so that they end, too, instead of waiting for it.
+  virtual void fail(const std::string& /*why*/) {}
+
+  // Bytes given to others by exchange() so far, and the seconds that its moves took.
+  size_t sent() const { return sent_; }
+  double seconds() const { return seconds_; }
+  // A hash of the exchanges so far: their names, and the numbers of their bytes.
+  uint64_t list() const { return list_; }
+
+ protected:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  // Sends `out` and takes `in`, and returns when the memory of both is free.  Called by one thread
+  // at a time.
+  virtual void move(const char* name, const Messages& out, const Messages& in) = 0;
+
+ private:
+  int rank_, size_;
+  size_t sent_ = 0;
+  std::atomic<double> seconds_ = 0;
+  uint64_t list_ = 0;
+};
+
+// Of a MetaStream: exchanges take the time of the mesh's links.
+std::shared_ptr<Communicator> rehearsed_ranks(const Mesh&);
+// Threads of this process, one for each rank; 0 or more of them.
+std::vector<std::shared_ptr<Communicator>> ranks_of_threads(int size);
+
+}  // namespace spool
