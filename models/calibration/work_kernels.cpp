@@ -88,8 +88,10 @@ std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
   return spans;
 }
 
-WorkKernels rehearse_kernels(const MeasurableWork& work, const Machine& machine,
+WorkKernels rehearse_kernels(const MeasurableWork& work, const Machine& of_ranks,
                              const std::optional<Layout>& layout) {
+  Machine machine = of_ranks;
+  machine.mesh.ranks = 0;  // a rank measures its kernels alone
   WorkKernels kernels;
   const auto trace = std::make_shared<Trace>();
   const Report report = rehearse_totals(machine, [&](MetaStream& stream) {

@@ -6,6 +6,8 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/training/train.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/ranks/run_ranks.h"
+#include "spool/runtime/ranks/timeout.h"
 
 #ifndef SPOOL_SOURCE_DIR
 #define SPOOL_SOURCE_DIR "."
@@ -30,19 +32,37 @@ RunOptions options_to_train(const CLI::App& command) {
   return o;
 }
 
+// Threads of this program, of which rank 0 alone prints.
+void train_on_ranks(const RunOptions& o) {
+  set_rank_timeout(o.rank_timeout);
+  RunPrinter printer;
+  run_ranks(o.training.ranks, [&](std::shared_ptr<Communicator> own) {
+    RunListener silent;
+    RunListener& listener = own->rank() == 0 ? static_cast<RunListener&>(printer) : silent;
+    const RunSetup run = set_up_run(o, listener, std::move(own));
+    train(run, interrupted);
+  });
+}
+
 }  // namespace
 
 std::function<int()> add_train(CLI::App& app) {
   using namespace settings;
   add_settings(
       app, {&model_table, &data_table, &tokenizer_table, &step_table, &policy_table, &machine_table,
-            &output_table, &checkpoint_table, &evaluation_table, &sample_table});
+            &rank_table, &output_table, &checkpoint_table, &evaluation_table, &sample_table});
   return [&app] {
     outlive_readers();
-    RunPrinter printer;
-    const RunSetup run = set_up_run(options_to_train(app), printer);
-    catch_interrupts();
-    train(run, interrupted);
+    const RunOptions o = options_to_train(app);
+    if (o.training.ranks > 0 && !o.dry_run) {
+      catch_interrupts();
+      train_on_ranks(o);
+    } else {
+      RunPrinter printer;
+      const RunSetup run = set_up_run(o, printer);
+      catch_interrupts();
+      train(run, interrupted);
+    }
     return interrupted() ? stopped_by_a_signal : 0;
   };
 }

@@ -1,10 +1,13 @@
 #include "spool/models/inference/evaluator.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 #include "spool/planner/chunks.h"
+#include "spool/runtime/integer.h"
+#include "spool/runtime/ranks/communicator.h"
 
 namespace spool {
 
@@ -35,15 +38,40 @@ Tensor Evaluator::losses_of_input() {
 
 double Evaluator::mean_loss(const RowSource& rows,
                             const std::function<void(int64_t rows)>& on_progress) {
-  const int64_t B = input_.tokens.shape()[0];
+  const int64_t B = input_.tokens.shape()[0], batches = ceil_div(rows.rows(), B);
+  const Communicator* const ranks = stream_.ranks();
+  const int64_t rank = ranks ? ranks->rank() : 0, count = ranks ? ranks->size() : 1;
+  std::vector<double> sums;  // of this rank's batches
   begin_sum();
-  for (int64_t first = 0; first < rows.rows(); first += B) {
-    rows.fill({first, first + B}, batch_);
+  for (int64_t batch = rank; batch < batches; batch += count) {
+    rows.fill({batch * B, (batch + 1) * B}, batch_);
     input_.upload(batch_, /*first=*/0);
     add_losses();
-    if (on_progress) on_progress(std::min(first + B, rows.rows()));
+    if (ranks) {
+      sums.push_back(read<double>(loss_sum_).front());
+      begin_sum();
+    }
+    if (on_progress) on_progress(std::min((batch + 1) * B, rows.rows()));
   }
-  return read<double>(loss_sum_).front() / static_cast<double>(targets_of(rows));
+  const double sum = ranks ? sum_of_ranks(sums, batches) : read<double>(loss_sum_).front();
+  return sum / static_cast<double>(targets_of(rows));
+}
+
+// Batch b is rank b mod ranks'; their sums are added in order.
+double Evaluator::sum_of_ranks(const std::vector<double>& own, int64_t batches) const {
+  const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
+  const std::vector<std::string> all = stream_.ranks()->gather("evaluation", bytes);
+  double sum = 0;
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    const int64_t ranks = std::ssize(all);
+    double one = 0;
+    std::memcpy(&one,
+                all[static_cast<size_t>(batch % ranks)].data() +
+                    static_cast<size_t>(batch / ranks) * sizeof one,
+                sizeof one);
+    sum += one;
+  }
+  return sum;
 }
 
 Tensor Evaluator::losses(const TokenBatch& batch) {

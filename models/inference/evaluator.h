@@ -16,7 +16,8 @@ class Evaluator {
   Evaluator(Model&, BatchInput&, const Plan&, Stream&);
 
   // The mean loss over all targets of the rows, which are read and evaluated a batch at a time.
-  // on_progress is called with the number of rows done.
+  // Ranks share the batches, and all of them get the mean, with the bits of one that computes
+  // alone.  on_progress is called with the number of rows done.
   double mean_loss(const RowSource&, const std::function<void(int64_t rows)>& on_progress = {});
   // Enqueues the loss of each target of one batch of the input's shape, f32 (B, T); 0 for ignored
   // targets.
@@ -29,6 +30,7 @@ class Evaluator {
  private:
   Var loss(Tape&, Reduction);
   void begin_sum();
+  double sum_of_ranks(const std::vector<double>& own, int64_t batches) const;
   void add_losses();
   Tensor losses_of_input();
 

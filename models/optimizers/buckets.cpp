@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
+#include <utility>
 
 #include "spool/kernels/weights.h"
 #include "spool/runtime/integer.h"
@@ -12,21 +12,38 @@ namespace {
 
 constexpr int64_t whole_granules(int64_t n) { return round_up(n, weights_granule); }
 
-}  // namespace
-
-Buckets::Buckets(const std::vector<Range>& parts) : Buckets(parts, /*count=*/8, max_elements) {}
-
-Buckets Buckets::one(const std::vector<Range>& parts) {
-  return Buckets(parts, /*count=*/1, std::numeric_limits<int64_t>::max());
+// Where each part begins if they follow one another, and the end of the last.
+std::vector<int64_t> ends_of(const std::vector<Range>& parts) {
+  std::vector<int64_t> all{0};
+  for (const Range& part : parts) all.push_back(all.back() + whole_granules(part.size()));
+  return all;
 }
 
-Buckets::Buckets(const std::vector<Range>& parts, int64_t count, int64_t max) {
-  for (const Range& part : parts) {
-    begins_.push_back(elements_);
-    elements_ += whole_granules(part.size());
-  }
-  const int64_t size = whole_granules(ceil_div(elements_, count));
-  bucket_elements_ = std::clamp(size, weights_granule, max);
+}  // namespace
+
+int64_t Buckets::usual_size(int64_t elements) {
+  return std::clamp(whole_granules(ceil_div(elements, int64_t{8})), weights_granule, max_elements);
+}
+
+Buckets::Buckets(const std::vector<Range>& parts)
+    : Buckets(parts, ends_of(parts), ends_of(parts).back()) {}
+
+Buckets::Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements)
+    : Buckets(parts, std::move(begins), elements, usual_size(elements)) {}
+
+Buckets Buckets::one(const std::vector<Range>& parts) {
+  const std::vector<int64_t> ends = ends_of(parts);
+  return {parts, ends, ends.back(), std::max(ends.back(), weights_granule)};
+}
+
+Buckets Buckets::of_size(const std::vector<Range>& parts, int64_t bucket_elements) {
+  const std::vector<int64_t> ends = ends_of(parts);
+  return {parts, ends, ends.back(), bucket_elements};
+}
+
+Buckets::Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements,
+                 int64_t bucket_elements)
+    : elements_(elements), bucket_elements_(bucket_elements), begins_(std::move(begins)) {
   for (int64_t begin = 0; begin < elements_; begin += bucket_elements_) {
     all_.push_back({.elements = {begin, std::min(begin + bucket_elements_, elements_)}});
   }

@@ -34,6 +34,12 @@ class Buckets {
   // Each range is of one tensor.
   explicit Buckets(const std::vector<Range>& parts);
   static Buckets one(const std::vector<Range>& parts);
+  // Parts that begin at these elements of so many, in rising order, with gaps that no slice has.
+  Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements);
+  // The same parts in buckets of so many elements, a multiple of a granule.
+  static Buckets of_size(const std::vector<Range>& parts, int64_t bucket_elements);
+  // Elements of a bucket among so many, unless it is cut further.
+  static int64_t usual_size(int64_t elements);
 
   // Elements of all parts, with the gaps that align them.
   int64_t elements() const { return elements_; }
@@ -44,7 +50,8 @@ class Buckets {
   const std::vector<Bucket>& all() const { return all_; }
 
  private:
-  Buckets(const std::vector<Range>& parts, int64_t count, int64_t max);
+  Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements,
+          int64_t bucket_elements);
   void add_slices(size_t part, Range elements);
 
   int64_t elements_ = 0, bucket_elements_ = 0;

@@ -8,6 +8,7 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 #include "spool/kernels/weights.h"
+#include "spool/models/optimizers/own_row.h"
 #include "spool/models/optimizers/state_rows.h"
 #include "spool/models/optimizers/update_loop.h"
 #include "spool/runtime/integer.h"
@@ -35,6 +36,15 @@ std::vector<StateRow> rows_of(const UpdateRule& rule, bool masters) {
   }
   if (masters) rows.push_back({master_row});
   return rows;
+}
+
+// All parameters, in the order of the row.
+std::vector<OwnRow::Slice> whole_row(const std::vector<Parameter*>& parameters) {
+  std::vector<OwnRow::Slice> all;
+  for (size_t i = parameters.size(); i-- > 0;) {
+    all.push_back({.parameter = i, .elements = {0, parameters[i]->data.numel()}});
+  }
+  return all;
 }
 
 void check_parameters(const char* who, const std::vector<Parameter*>& parameters,
@@ -66,7 +76,8 @@ Optimizer::Optimizer(std::unique_ptr<const UpdateRule> rule, std::vector<Paramet
       parameters_(std::move(parameters)),
       limit_(static_cast<float>(settings.clip)),
       rounding_(settings.rounding),
-      stream_(stream) {
+      stream_(stream),
+      own_(memory.own) {
   const char* const who = rule_->name();
   check_parameters(who, parameters_, settings);
   std::vector<ParameterRate> rates = rates_of(parameters_, settings.groups, settings.decay, who);
@@ -120,7 +131,8 @@ void Optimizer::check_update(const Tensor& random) const {
   const char* const who = rule_->name();
   check(prepared_ > 0, who, ": the step has no number and no learning rate; call prepare() before ",
         "each update(), or step() for both");
-  check(std::ranges::any_of(parameters_, [](const Parameter* p) { return bool(p->grad); }), who,
+  const auto has_gradient = [](const Parameter* p) { return bool(p->grad); };
+  check(own_ || std::ranges::any_of(parameters_, has_gradient), who,
         ": no parameter has a gradient; run backward of a loss that depends on them before ",
         "each update, which frees the gradients");
   for (const Parameter* p : parameters_) {
@@ -134,14 +146,12 @@ void Optimizer::check_update(const Tensor& random) const {
 void Optimizer::update(const Tensor& random) {
   check_update(random);
   const TraceScope scope(stream_.trace(), "optimizer");
-  const auto free_gradients = [&] {
-    for (Parameter* p : parameters_) p->grad = {};
-  };
   measure_gradients();
   try {
     loop_->update({.schedule = schedule_,
                    .clip = clip_,
                    .random = rounding_ == Rounding::nearest ? View() : View(random)});
+    if (own_) own_->gather_parameters();
   } catch (...) {
     if (loop_->half_updated()) free_gradients();
     throw;
@@ -151,36 +161,49 @@ void Optimizer::update(const Tensor& random) {
   free_gradients();
 }
 
+void Optimizer::free_gradients() {
+  for (Parameter* p : parameters_) p->grad = {};
+  if (own_) own_->free_gradients();
+}
+
 // The norm is a sum over the granules of the row of parameters, wherever their state is; those of a
 // parameter without a gradient are zero.
 void Optimizer::measure_gradients() {
-  int64_t granules = 0, done = 0;
-  for (const Parameter* p : parameters_) granules += ceil_div(p->data.numel(), norm_granule);
+  const std::vector<OwnRow::Slice> slices = own_ ? own_->slices() : whole_row(parameters_);
+  std::vector<int64_t> first(parameters_.size());  // granule of each parameter
+  int64_t granules = 0;
+  for (size_t i = parameters_.size(); i-- > 0;) {
+    first[i] = granules;
+    granules += ceil_div(parameters_[i]->data.numel(), norm_granule);
+  }
   const Tensor squares(
       {Shape{granules}, DType::f64}, stream_,
       {.name = Name::never_freed(SquaredNorm::name), .purpose = Purpose::workspace});
-  if (!std::ranges::all_of(parameters_, [](const Parameter* p) { return bool(p->grad); })) {
+  const auto has_gradient = [](const Parameter* p) { return bool(p->grad); };
+  if (own_ || !std::ranges::all_of(parameters_, has_gradient)) {
     launch(Fill{.out = squares}, stream_);
   }
   SquaredNorm norm;
-  int64_t begin = 0;  // of the norm's granules
+  Range measured;  // granules of the norm
   const auto launch_norm = [&] {
-    norm.out = squares.view().slice_elements({begin, done});
+    norm.out = squares.view().slice_elements(measured);
     if (norm.x.size() > 0) launch(norm, stream_);
     norm = {};
-    begin = done;
   };
-  for (size_t i = parameters_.size(); i-- > 0;) {
-    const Tensor& gradient = parameters_[i]->grad;
-    if (norm.x.full() || !gradient) launch_norm();
-    done += ceil_div(parameters_[i]->data.numel(), norm_granule);
-    if (gradient) {
-      norm.x.add(gradient);
-    } else {
-      begin = done;
+  for (const OwnRow::Slice& slice : slices) {
+    const View gradient = own_ ? own_->gradient(slice.parameter, slice.elements)
+                               : View(parameters_[slice.parameter]->grad);
+    if (!gradient) continue;
+    const int64_t begin = first[slice.parameter] + slice.elements.begin / norm_granule;
+    if (norm.x.full() || begin != measured.end) {
+      launch_norm();
+      measured.begin = begin;
     }
+    measured.end = begin + ceil_div(slice.elements.size(), norm_granule);
+    norm.x.add(gradient);
   }
   launch_norm();
+  if (own_) own_->gather_granules(squares);
   launch(SumGranules{.out = squared_, .granules = squares}, stream_);
   launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = limit_}, stream_);
 }
@@ -213,6 +236,7 @@ StateRows& Optimizer::open_state(const StateRange& range, size_t bytes) {
 
 void Optimizer::read_state(const StateRange& range, std::span<std::byte> out) {
   open_state(range, out.size()).read(range, out);
+  if (own_) own_->read_others_state(range, size_of(state_->rows()[range.row].type), out);
 }
 
 void Optimizer::write_state(const StateRange& range, std::span<const std::byte> in) {

@@ -47,6 +47,7 @@
 
 namespace spool {
 
+class OwnRow;
 class StateRows;
 class UpdateLoop;
 
@@ -61,6 +62,7 @@ struct OptimizerMemory {
   OptimizerState state = OptimizerState::device;
   HostLink* link = nullptr;    // required unless the state is on the device; outlives the optimizer
   size_t bytes_on_device = 0;  // maximum share of streamed state that stays on the device
+  OwnRow* own = nullptr;       // what is updated, if not all parameters (own_row.h); outlives it
 };
 
 // The settings that all rules have.
@@ -138,6 +140,7 @@ class Optimizer {
   void check_whole() const;
   void check_update(const Tensor& random) const;
   void measure_gradients();
+  void free_gradients();
   StateRows& open_state(const StateRange&, size_t bytes);
 
   std::unique_ptr<const UpdateRule> rule_;
@@ -145,6 +148,7 @@ class Optimizer {
   float limit_;  // of the norm
   Rounding rounding_;
   Stream& stream_;
+  OwnRow* own_;
   Tensor schedule_, squared_, clip_;
   std::unique_ptr<StateRows> state_;
   std::unique_ptr<UpdateLoop> loop_;

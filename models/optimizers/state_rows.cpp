@@ -34,13 +34,45 @@ void set_to_zero(const Tensor& row) {
   launch(Fill{.out = View(row.view().data(), {row.shape(), type})}, row.stream());
 }
 
-std::vector<Range> elements_of(const std::vector<StateRows::Part>& parts) {
-  std::vector<Range> all;
-  for (const StateRows::Part& part : parts) all.push_back(part.range.elements);
-  return all;
+// The buckets of parts that follow one another or, in an own row, begin where they are in it after
+// `begin` elements, of which there are so many.
+Buckets buckets_of(const std::vector<StateRows::Part>& parts, const OwnRow* own, int64_t begin,
+                   int64_t elements) {
+  std::vector<Range> ranges;
+  std::vector<int64_t> begins;
+  for (const StateRows::Part& part : parts) {
+    ranges.push_back(part.range.elements);
+    begins.push_back(part.range.at - begin);
+  }
+  return own ? Buckets(ranges, begins, elements) : Buckets(ranges);
+}
+
+// The slices of an own row, of which the first elements have their state on the device.
+std::vector<PlacedRange> own_places(const OwnRow& own, int64_t here, OptimizerState there) {
+  std::vector<PlacedRange> places;
+  const auto add = [&](OptimizerState place, const OwnRow::Slice& s, int64_t begin, int64_t end) {
+    if (begin >= end) return;
+    const int64_t first = s.elements.begin + begin - s.at;
+    places.push_back({place, s.parameter, {first, first + end - begin}, begin});
+  };
+  for (const OwnRow::Slice& s : own.slices()) {
+    const int64_t end = s.at + s.elements.size();
+    add(OptimizerState::device, s, s.at, std::min(end, here));
+    add(there, s, std::max(s.at, here), end);
+  }
+  return places;
 }
 
 }  // namespace
+
+int64_t own_elements_on_device(const OwnRow& own, const std::vector<StateRow>& rows,
+                               const OptimizerMemory& memory) {
+  if (memory.state == OptimizerState::device || rows.empty()) return own.elements();
+  if (memory.state != OptimizerState::streamed) return 0;
+  if (bytes_of(own.elements(), rows) <= memory.bytes_on_device) return own.elements();
+  const size_t granules = memory.bytes_on_device / bytes_of(weights_granule, rows);
+  return std::min(own.elements(), static_cast<int64_t>(granules) * weights_granule);
+}
 
 std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels,
                                         const std::vector<StateRow>& rows, size_t bytes) {
@@ -68,6 +100,10 @@ std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels,
 std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
                                    const std::vector<StateRow>& rows,
                                    const OptimizerMemory& memory) {
+  if (memory.own) {
+    const int64_t here = own_elements_on_device(*memory.own, rows, memory);
+    return own_places(*memory.own, here, memory.state);
+  }
   const std::vector<int64_t> numels = numels_of(parameters);
   std::vector<int64_t> here(numels.size());
   if (memory.state == OptimizerState::device || rows.empty()) here = numels;
@@ -87,7 +123,11 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
 
 StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<StateRow> rows,
                      bool masters, Stream& device, const OptimizerMemory& memory)
-    : parameters_(parameters), rows_(std::move(rows)), masters_(masters), device_(device) {
+    : parameters_(parameters),
+      rows_(std::move(rows)),
+      masters_(masters),
+      device_(device),
+      own_(memory.own) {
   const std::vector<PlacedRange> places = places_of(parameters_, rows_, memory);
   on_device_.reserve(places.size());
   for (const PlacedRange& range : places) {
@@ -95,8 +135,30 @@ StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<Stat
     part.range = range;
     part.rows.reserve(rows_.size());
   }
-  if (!on_host_.empty()) allocate_on_host(memory.link);
-  allocate_on_device();
+  if (own_) own_here_ = own_elements_on_device(*own_, rows_, memory);
+  if (own_ ? own_here_ < own_->elements() : !on_host_.empty()) {
+    allocate_on_host(memory.link, memory.state);
+  }
+  own_ ? allocate_own_on_device() : allocate_on_device();
+}
+
+Buckets StateRows::device_buckets() const {
+  if (link_) return buckets_of(on_device_, own_, /*begin=*/0, own_here_);
+  std::vector<Range> ranges;
+  for (const Part& part : on_device_) ranges.push_back(part.range.elements);
+  return Buckets::one(ranges);
+}
+
+void StateRows::allocate_own_on_device() {
+  for (const StateRow& row : rows_) {
+    const Tensor all(Spec{Shape{own_here_}, row.type}, device_,
+                     Label{.name = sentence("own ", row.name), .purpose = Purpose::optimizer});
+    for (Part& part : on_device_) {
+      const int64_t at = part.range.at;
+      part.rows.push_back(all.slice({at, at + part.range.elements.size()}));
+    }
+    own_rows_.push_back(all);
+  }
 }
 
 void StateRows::allocate_on_device() {
@@ -110,13 +172,13 @@ void StateRows::allocate_on_device() {
   }
 }
 
-void StateRows::allocate_on_host(HostLink* link) {
-  const OptimizerState place = on_host_.front().range.place;
+void StateRows::allocate_on_host(HostLink* link, OptimizerState place) {
   check(link, "optimizer state '", name(place), "' needs a link to the host's memory");
   link_ = link;
   host_ = link->open_host();
   queues_ = {host_.get(), &link->out(), &link->in()};
-  host_buckets_ = Buckets(elements_of(on_host_));
+  const int64_t own_there = own_ ? own_->elements() - own_here_ : 0;
+  host_buckets_ = buckets_of(on_host_, own_, own_here_, own_there);
   for (const StateRow& row : rows_) {
     host_rows_.push_back(make_on_host(row.type, sentence("optimizer ", row.name)));
     for (size_t i = 0; i < on_host_.size(); ++i) {
@@ -159,8 +221,8 @@ void StateRows::initialise() {
   if (host_updates_) enqueue_whole([&] { copy_parameters(); });
   if (!masters_) return;
   for (const Part& part : on_device_) {
-    const auto [place, parameter, elements] = part.range;
-    const View from = parameters_[parameter]->data.view().slice_elements(elements);
+    const View whole = parameters_[part.range.parameter]->data;
+    const View from = whole.slice_elements(part.range.elements);
     launch(Cast{.out = part.rows.back(), .in = from}, device_);
   }
   if (!link_) return;

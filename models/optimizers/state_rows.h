@@ -10,7 +10,10 @@
 //   streamed  on the host, in the order of the row; the device updates it
 //   cpu       on the host; the host updates it, and has its own copy of the parameters
 //
-// A part of streamed state may be on the device: whole parameters, each if it still fits, from the
+// If only a part of the row is updated here (own_row.h), its rows of state are as long as that own
+// row, padding included.
+//
+// A part of streamed state may be on the device: of an own row its first granules; else whole parameters, each if it still fits, from the
 // largest on, and the first granules of the smallest other one.  So at most one parameter is
 // divided, and less than a granule of each row, or less than one parameter, of the allowed bytes
 // stays unused.
@@ -20,6 +23,7 @@
 
 #include "spool/models/optimizers/buckets.h"
 #include "spool/models/optimizers/optimizer.h"
+#include "spool/models/optimizers/own_row.h"
 
 namespace spool {
 
@@ -28,6 +32,7 @@ struct PlacedRange {
   OptimizerState place = OptimizerState::device;
   size_t parameter = 0;
   Range elements = {};
+  int64_t at = 0;  // in the own row, if there is one
 };
 
 // Where the state of each range of the row is; the ranges in the order of the row.
@@ -38,6 +43,9 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>&, const std::ve
 // take at most `bytes`.
 std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels,
                                         const std::vector<StateRow>&, size_t bytes);
+
+// How many elements of an own row have their state on the device: its first ones.
+int64_t own_elements_on_device(const OwnRow&, const std::vector<StateRow>&, const OptimizerMemory&);
 
 class StateRows {
  public:
@@ -59,6 +67,7 @@ class StateRows {
   const std::vector<StateRow>& rows() const { return rows_; }
   bool has_masters() const { return masters_; }
   Stream& device() const { return device_; }
+  const OwnRow* own() const { return own_; }
   // The parts on the device, and those on the host, in the order of the row.
   const std::vector<Part>& on_device() const { return on_device_; }
   const std::vector<Part>& on_host() const { return on_host_; }
@@ -68,6 +77,8 @@ class StateRows {
   Stream& host() const { return *host_; }
   // The buckets (buckets.h) of the rows on the host.
   const Buckets& host_buckets() const { return host_buckets_; }
+  // Those of the state on the device: one if nothing is on the host.
+  Buckets device_buckets() const;
   View of_host(size_t row, Range elements) const;
   // The stream of the host's updates; null if the device does them.
   Stream* host_updates() const { return host_updates_.get(); }
@@ -97,7 +108,8 @@ class StateRows {
 
  private:
   void allocate_on_device();
-  void allocate_on_host(HostLink*);
+  void allocate_own_on_device();
+  void allocate_on_host(HostLink*, OptimizerState place);
   Tensor make_on_host(DType, Name) const;
   Tensor part_of(const Tensor& on_host, size_t part) const;
   void copy_parameters() const;
@@ -109,11 +121,13 @@ class StateRows {
   std::vector<StateRow> rows_;
   bool masters_;
   Stream& device_;
+  const OwnRow* own_;
+  int64_t own_here_ = 0;  // elements of the own row whose state is on the device
   HostLink* link_ = nullptr;
   std::unique_ptr<Stream> host_, host_updates_;
   std::vector<Stream*> queues_;  // of the host's work and of the copies
   Buckets host_buckets_;
-  std::vector<Tensor> host_rows_;
+  std::vector<Tensor> host_rows_, own_rows_;
   std::vector<Part> on_device_, on_host_;
 };
 

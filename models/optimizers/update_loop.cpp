@@ -6,12 +6,6 @@
 namespace spool {
 namespace {
 
-Buckets buckets_on_device(const StateRows& state) {
-  std::vector<Range> elements;
-  for (const StateRows::Part& part : state.on_device()) elements.push_back(part.range.elements);
-  return state.on_host().empty() ? Buckets::one(elements) : Buckets(elements);
-}
-
 // A slice's elements within its bucket.
 Range in_bucket(const Buckets::Slice& slice) {
   return {slice.at, slice.at + slice.elements.size()};
@@ -58,7 +52,7 @@ UpdateLoop::UpdateLoop(const UpdateRule& rule, const std::vector<Parameter*>& pa
       numbers_(numbers_of(parameters)),
       state_(state),
       device_(state.device()),
-      here_(buckets_on_device(state)) {
+      here_(state.device_buckets()) {
   for (const StateRow& row : state.rows()) {
     row_begins_.push_back(element_bytes_);
     element_bytes_ += size_of(row.type);
@@ -202,9 +196,17 @@ void UpdateLoop::update_on_host(const Bucket& bucket, Slot& slot,
   });
 }
 
+View UpdateLoop::gradient_of(size_t parameter, Range elements) const {
+  if (state_.own()) return state_.own()->gradient(parameter, elements);
+  View gradient = parameters_[parameter]->grad;
+  if (gradient) set_elements(gradient, View(gradient), elements);
+  return gradient;
+}
+
 bool UpdateLoop::has_gradient(const Bucket& bucket) const {
   return std::ranges::any_of(bucket.slices, [&](const Buckets::Slice& slice) {
-    return bool(gradient_of(state_.on_host()[slice.part]));
+    const size_t i = state_.on_host()[slice.part].range.parameter;
+    return bool(gradient_of(i, slice.elements));
   });
 }
 
@@ -214,9 +216,9 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
   UpdateEntry entry;
   const size_t i = parts[slice.part].range.parameter;
   const Parameter& p = *parameters_[i];
-  if (!p.grad) return entry;
+  entry.grad = gradient_of(i, slice.elements);
+  if (!entry.grad) return entry;
   set_elements(entry.parameter, p.data.view(), slice.elements);
-  set_elements(entry.grad, p.grad.view(), slice.elements);
   entry.rate = rates_[i].rate;
   entry.decay = rates_[i].decay;
   entry.index = numbers_[i];
@@ -237,6 +239,7 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
 
 // Frees the last gradient that backward computed first: a stack, for which memory is laid out.
 void UpdateLoop::free_used_gradients(const Bucket& bucket, const Parts& parts) {
+  if (state_.own()) return;
   for (size_t n = bucket.slices.size(); n-- > 0;) {
     const Buckets::Slice& slice = bucket.slices[n];
     const size_t i = parts[slice.part].range.parameter;

@@ -51,9 +51,7 @@ class UpdateLoop {
   };
   using Slots = std::array<Slot, in_flight>;
 
-  const Tensor& gradient_of(const StateRows::Part& part) const {
-    return parameters_[part.range.parameter]->grad;
-  }
+  View gradient_of(size_t parameter, Range elements) const;
   bool has_gradient(const Bucket&) const;
   // Empty without a gradient.  set_row(View&, row, slice) sets the state, by default that in place.
   template <class SetRow>

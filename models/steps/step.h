@@ -19,9 +19,14 @@ namespace spool {
 // What determines a step's numbers, besides the model.
 struct StepConfig {
   DType dtype = DType::f32;  // of the parameters
-  int64_t accumulate = 1;    // micro-batches per step
-  uint64_t seed = 1;         // of dropout and of stochastic rounding
+  int64_t accumulate = 1;    // micro-batches per step, of all ranks
+  int ranks = 0;             // that share them (runtime/ranks/); 0: one stream computes alone
+  int zero = 2;       // the stage of ZeRO, with ranks: 0, 1 or 2 (exchange/gradient_exchange.h)
+  uint64_t seed = 1;  // of dropout and of stochastic rounding
   OptimizerSettings optimizer = AdamWSettings{};
+
+  // Micro-batches of one rank, which must divide those of the step.
+  int64_t micro_batches_of_rank() const { return accumulate / (ranks > 0 ? ranks : 1); }
 };
 
 // How steps run.  Nothing here changes a result, except the plan's chunks, which change the order
@@ -34,6 +39,7 @@ struct StepPlans {
   size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
   std::string spill_directory = {};
   std::optional<Layout> layout = {};  // of a step's memory (step_rehearsal.h); none: best fit
+  int buckets_in_flight = 2;          // of gradients that ranks exchange beside backward
 };
 
 // One step.
@@ -41,12 +47,15 @@ struct Step {
   int64_t number = 0;  // counted from 0
   double learning_rate = 0;
   int64_t targets = 1;  // valid ones in all micro-batches
+  // What this rank asks of all of them: to stop after the step, to save.
+  bool asks_to_stop = false, asks_to_save = false;
 };
 
 struct StepResult {
-  float loss = 0;       // mean over the step's targets, nats
-  float grad_norm = 0;  // before clipping
-  bool finite = false;  // loss and gradients; if false, no parameter was changed
+  float loss = 0;                     // mean over the step's targets, nats
+  float grad_norm = 0;                // before clipping
+  bool finite = false;                // loss and gradients; if false, no parameter was changed
+  bool stops = false, saves = false;  // what a rank asked for with this step
 };
 
 // Creates the model on a stream, or for a rehearsal on meta, without setting its parameters.
@@ -58,7 +67,7 @@ struct StepDescription {
   StepConfig config = {};
 };
 
-// Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate.
+// Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate; a rank uploads its own.
 using UploadBatch = std::function<void(int64_t micro)>;
 
 }  // namespace spool

@@ -35,7 +35,9 @@ class CalibratedStep final : public RepeatedWork {
 }  // namespace
 
 MeasurableWork measurable_step(const StepDescription& whole, const StepPlans& plans) {
-  const StepDescription step = with_micro_batches(whole, different);
+  StepDescription alone = whole;
+  alone.config.ranks = 0;
+  const StepDescription step = with_micro_batches(alone, different);
   return {.open =
               [step, plans](Stream& stream, const WorkMemory& memory) {
                 StepPlans placed = plans;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "spool/kernels/elementwise.h"
 
@@ -15,15 +16,33 @@ StepResult step_result(float loss, const float* clip) {
   return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};
 }
 
-OptimizerMemory optimizer_memory(const Plan& plan, HostLink* link = nullptr) {
-  return {
-      .state = plan.optimizer_state, .link = link, .bytes_on_device = plan.state_bytes_on_device};
+std::unique_ptr<GradientExchange> make_exchange(StepModel& model, const StepConfig& config,
+                                                const StepPlans& plans, Stream& stream) {
+  const int ranks = stream.ranks() ? stream.ranks()->size() : 0;
+  check(ranks == config.ranks, "a step of ", config.ranks, " ranks cannot run on a stream that ",
+        "has ", ranks, " of them");
+  if (ranks == 0) return nullptr;
+  check(config.accumulate % ranks == 0, config.accumulate, " micro-batches of a step cannot be ",
+        "divided among ", ranks, " ranks");
+  check(0 <= config.zero && config.zero <= GradientExchange::max_stage, "there is no stage ",
+        config.zero, " of ZeRO here, but 0, 1 and 2");
+  return std::make_unique<GradientExchange>(model.parameters().trainable(), stream, config.zero,
+                                            plans.buckets_in_flight);
+}
+
+OptimizerMemory optimizer_memory(const Plan& plan, GradientExchange* exchange,
+                                 HostLink* link = nullptr) {
+  return {.state = plan.optimizer_state,
+          .link = link,
+          .bytes_on_device = plan.state_bytes_on_device,
+          .own = exchange && exchange->stage() > 0 ? exchange : nullptr};
 }
 
 std::unique_ptr<HostLink> make_link(StepModel& model, const OptimizerSettings& settings,
-                                    const StepPlans& plans, Stream& stream) {
-  const OptimizerState state =
-      place_of_state(model.parameters().trainable(), settings, optimizer_memory(plans.step));
+                                    const StepPlans& plans, GradientExchange* exchange,
+                                    Stream& stream) {
+  const OptimizerState state = place_of_state(model.parameters().trainable(), settings,
+                                              optimizer_memory(plans.step, exchange));
   const bool all_on_device = state == OptimizerState::device && !offloads(plans.step);
   return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
 }
@@ -81,17 +100,22 @@ StepExecutor::StepExecutor(StepModel& model, const StepConfig& config, const Ste
       config_(config),
       plans_(plans),
       stream_(stream),
-      link_(make_link(model, config.optimizer, plans, stream)),
+      exchange_(make_exchange(model, config, plans, stream)),
+      link_(make_link(model, config.optimizer, plans, exchange_.get(), stream)),
       offloader_(make_offloader(plans, link_.get())),
       optimizer_(make_optimizer(model.parameters().trainable(), config.optimizer, stream,
-                                optimizer_memory(plans.step, link_.get()))) {
+                                optimizer_memory(plans.step, exchange_.get(), link_.get()))) {
   const auto make = [&](Name name, const Shape& shape, DType type) {
     return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
   };
   loss_ = make("loss", {1}, accumulator(config.dtype));
   loss_scale_ = make("loss scale", {1}, accumulator(config.dtype));
   random_ = make("random state", {4}, DType::i32);
-  if (stream.captures() && !host_works()) results_.emplace(stream);
+  if (exchange_) {
+    const int64_t asked = 2 * config.ranks;
+    losses_ = make("losses", {config.accumulate + asked}, DType::f32);
+  }
+  if (stream.captures() && !host_works() && !exchange_) results_.emplace(stream);
 }
 
 bool StepExecutor::host_works() const {
@@ -118,8 +142,10 @@ void StepExecutor::run_placeholder(double learning_rate) {
   launch(Fill{.out = loss_scale_, .value = std::numeric_limits<float>::quiet_NaN()}, stream_);
   optimizer_->prepare(/*t=*/1, learning_rate);
   PlacedStep memory(stream_.arena(), plans_.layout);
-  const int64_t count = std::min<int64_t>(config_.accumulate, 2);
-  for (int64_t micro = 0; micro < count; ++micro) run_micro_step(step_phase(micro, count));
+  const int64_t count = std::min<int64_t>(config_.micro_batches_of_rank(), 2);
+  for (int64_t micro = 0; micro < count; ++micro) {
+    run_micro_step(step_phase(micro, count), /*is_last=*/micro + 1 == count);
+  }
   optimizer_->update(random_);
   memory.finish();
   optimizer_->set_steps(done);
@@ -131,8 +157,12 @@ void StepExecutor::run(const Step& step, const UploadBatch& upload) {
   free_gradients();  // of other work, which the step's would be added to
   try {
     run_micro_steps(step, upload);
-  } catch (...) {
+  } catch (const std::exception& e) {
     survey_ = nullptr;
+    if (exchange_) {
+      exchange_->communicator().fail(e.what());  // or this rank would wait for others for ever
+      exchange_->abandon();
+    }
     free_gradients();
     graphs_.discard();
     throw;
@@ -150,14 +180,18 @@ void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) 
   write<float>(loss_scale_, std::span(&scale, 1));
   optimizer_->prepare(step.number + 1, step.learning_rate);
   launch(Fill{.out = loss_}, stream_);
+  if (exchange_) begin_losses(step);
   graphs_.begin(stream_);
   PlacedStep memory(stream_.arena(), plans_.layout);
-  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    upload(micro);
-    set_random(step.number, micro);
+  for (int64_t micro = 0; micro < config_.micro_batches_of_rank(); ++micro) {
+    const int64_t of_step = exchange_ ? micro * config_.ranks + exchange_->rank() : micro;
+    upload(of_step);
+    set_random(step.number, of_step);
     enqueue_micro_step(micro);
+    if (exchange_) keep_loss(of_step);
   }
   memory.finish();
+  if (exchange_) exchange_losses();
   optimizer_->set_steps(step.number + 1);  // a replayed graph has not counted it
   if (results_ && !stream_.trace()) results_->enqueue(step.number, loss_, optimizer_->clip());
   survey_ = nullptr;
@@ -173,9 +207,10 @@ void StepExecutor::set_random(int64_t step, int64_t micro) {
 }
 
 void StepExecutor::enqueue_micro_step(int64_t micro) {
-  const bool first = micro == 0, last = micro + 1 == config_.accumulate;
+  const int64_t count = config_.micro_batches_of_rank();
+  const bool first = micro == 0, last = micro + 1 == count;
   const auto work = [&] {
-    run_micro_step(step_phase(micro, config_.accumulate));
+    run_micro_step(step_phase(micro, count), last);
     if (!last) return;
     const SurveyScope surveyed(survey_, stream_, Phase::optimizer);
     optimizer_->update(random_);
@@ -185,7 +220,32 @@ void StepExecutor::enqueue_micro_step(int64_t micro) {
   graphs_.enqueue({first, last}, work, stream_);
 }
 
-void StepExecutor::run_micro_step(size_t phase) {
+// What this rank asks of all is given beside the losses.
+void StepExecutor::begin_losses(const Step& step) {
+  launch(Fill{.out = losses_}, stream_);
+  const std::array asked{step.asks_to_stop ? 1.0F : 0.0F, step.asks_to_save ? 1.0F : 0.0F};
+  const int64_t at = config_.accumulate + 2 * exchange_->rank();
+  write<float>(losses_.slice({at, at + 2}), asked);
+}
+
+void StepExecutor::keep_loss(int64_t micro) {
+  launch(Add{.out = add_to(losses_.slice({micro, micro + 1})), .a = loss_}, stream_);
+  launch(Fill{.out = loss_}, stream_);
+}
+
+void StepExecutor::exchange_losses() {
+  exchange_->gather("losses", [&](int rank) {
+    const int64_t asked = config_.accumulate + 2 * rank;
+    std::vector<View> all{losses_.slice({asked, asked + 2})};
+    for (int64_t micro = rank; micro < config_.accumulate; micro += config_.ranks) {
+      all.push_back(losses_.slice({micro, micro + 1}));
+    }
+    return all;
+  });
+}
+
+void StepExecutor::run_micro_step(size_t phase, bool is_last) {
+  const bool sums = exchange_ && (exchange_->stage() == 2 || is_last);
   stream_.arena().begin_phase(phase);
   run_micro_batch(model_, stream_,
                   {.plan = plans_.step,
@@ -193,15 +253,24 @@ void StepExecutor::run_micro_step(size_t phase) {
                    .loss_scale = loss_scale_,
                    .random = random_,
                    .offloader = offloader_.get(),
+                   .sink = sums ? exchange_.get() : nullptr,
                    .survey = survey_},
                   loss_);
 }
 
 StepResult StepExecutor::result() const {
   optimizer_->synchronize();
-  const float loss = read<float>(loss_).front();
   const std::vector<float> clip = read<float>(optimizer_->clip());
-  return step_result(loss, clip.data());
+  if (!exchange_) return step_result(read<float>(loss_).front(), clip.data());
+  exchange_->synchronize();  // the compute stream does not see that an exchange failed
+  const std::vector<float> losses = read<float>(losses_);
+  const auto asked = losses.begin() + config_.accumulate;
+  StepResult result = step_result(std::accumulate(losses.begin(), asked, 0.0F), clip.data());
+  for (auto of_rank = asked; of_rank != losses.end(); of_rank += 2) {
+    result.stops = result.stops || *of_rank > 0;
+    result.saves = result.saves || *(of_rank + 1) > 0;
+  }
+  return result;
 }
 
 StepResult StepExecutor::result(int64_t number) {

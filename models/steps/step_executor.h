@@ -9,6 +9,7 @@
 
 #include "spool/autograd/captured_graphs.h"
 #include "spool/autograd/survey.h"
+#include "spool/models/steps/exchange/gradient_exchange.h"
 #include "spool/models/steps/step.h"
 
 namespace spool {
@@ -94,6 +95,8 @@ class StepExecutor {
   // Host memory and disk in use; zero if everything is on the device.
   MemoryStats host_memory() const { return link_ ? link_->memory() : MemoryStats{}; }
   MemoryStats disk() const { return offloader_ ? offloader_->disk() : MemoryStats{}; }
+  // What ranks exchange; null without them.
+  GradientExchange* exchange() const { return exchange_.get(); }
 
  private:
   void run_placeholder(double learning_rate);
@@ -101,17 +104,22 @@ class StepExecutor {
   void free_gradients();
   void set_random(int64_t step, int64_t micro);
   void enqueue_micro_step(int64_t micro);
-  void run_micro_step(size_t phase);
+  void run_micro_step(size_t phase, bool is_last);
+  void begin_losses(const Step&);
+  void keep_loss(int64_t micro);
+  void exchange_losses();
   bool host_works() const;
 
   StepModel& model_;
   StepConfig config_;
   StepPlans plans_;
   Stream& stream_;
-  std::unique_ptr<HostLink> link_;        // if anything leaves the device
-  std::unique_ptr<Offloader> offloader_;  // if the plan offloads saved values
+  std::unique_ptr<GradientExchange> exchange_;  // with ranks
+  std::unique_ptr<HostLink> link_;              // if anything leaves the device
+  std::unique_ptr<Offloader> offloader_;        // if the plan offloads saved values
   std::unique_ptr<Optimizer> optimizer_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
+  Tensor losses_;  // with ranks, of each micro-batch, then what each rank asks for: stop, save
   // Of four kinds of micro-steps: the first, which allocates the gradients; those in the middle,
   // which add to them; the last, which ends with the optimizer; and one that is both.
   CapturedGraphs graphs_;

@@ -50,7 +50,7 @@ SearchedStep searched_step(const StepDescription& step, const Machine& machine,
   const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
   if (!other_peak) other_peak = [](const Plan&) { return size_t{0}; };
   return {.machine = machine,
-          .micro_batches = step.config.accumulate,
+          .micro_batches = step.config.micro_batches_of_rank(),
           .rehearse =
               [distinct, machine](const Plan& plan, const std::optional<Layout>& layout,
                                   const RehearsalOptions& asked) {

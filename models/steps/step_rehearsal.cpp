@@ -9,7 +9,8 @@
 namespace spool {
 
 StepDescription with_micro_batches(StepDescription step, int64_t max) {
-  step.config.accumulate = std::min(step.config.accumulate, max);
+  const int64_t ranks = std::max(step.config.ranks, 1);
+  step.config.accumulate = std::min(step.config.accumulate, max * ranks);
   return step;
 }
 
@@ -41,7 +42,9 @@ AllocationHistory on_clock_of(const std::vector<TraceSpan>& trace, double begin,
 }  // namespace
 
 RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
-                            const Machine& machine, const RehearsalOptions& asked) {
+                            const Machine& of_device, const RehearsalOptions& asked) {
+  Machine machine = of_device;
+  machine.mesh.ranks = step.config.ranks;
   RehearsedStep rehearsed;
   double seconds = 0, begin = 0;
   MemoryStats host, disk;
@@ -81,8 +84,8 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
 
 Report foretell_step(const StepDescription& step, const StepPlans& plans, const Machine& machine,
                      const RehearsalOptions& asked) {
-  const int64_t rehearsed = std::min(step.config.accumulate, distinct_micro_batches);
-  const int64_t left_out = step.config.accumulate - rehearsed;
+  const int64_t all = step.config.micro_batches_of_rank();
+  const int64_t rehearsed = std::min(all, distinct_micro_batches), left_out = all - rehearsed;
   const auto report_of = [&](int64_t micro_batches) {
     return rehearse_step(with_micro_batches(step, micro_batches), plans, machine, asked).report;
   };

@@ -13,7 +13,7 @@ namespace spool {
 
 // Three micro-batches cover every case: first, middle, last.
 constexpr int64_t distinct_micro_batches = 3;
-// The same step with at most `max` micro-batches.
+// The same step with at most `max` micro-batches on each rank.
 StepDescription with_micro_batches(StepDescription, int64_t max);
 
 // The policy's plan for the tape of a micro-batch; the machine's rates decide when offloaded values

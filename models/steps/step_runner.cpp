@@ -55,6 +55,7 @@ void StepRunner::plan(const StepRequest& given, const StepPlace& place,
 
 void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint>& checkpoint) {
   own_stream_ = open_stream(place.device, planned_.budget, place.threads);
+  own_stream_->join(place.ranks);
   const auto of_run = checkpoint ? std::optional(checkpoint->products) : std::nullopt;
   if (place.machine) products_ = use_tuned_products(*own_stream_, of_run);
   use_matmul_algorithms(*own_stream_, products_);
@@ -81,6 +82,12 @@ StepResult StepRunner::result(int64_t number) { return executor_->result(number)
 bool StepRunner::runs_ahead() const { return executor_->runs_ahead(); }
 MemoryStats StepRunner::host_memory() const { return executor_->host_memory(); }
 MemoryStats StepRunner::disk() const { return executor_->disk(); }
+
+bool StepRunner::share_state(const std::function<void()>& work) {
+  if (executor_->exchange()) return executor_->exchange()->share_state(optimizer(), work);
+  work();
+  return true;
+}
 
 void StepRunner::make_executor(Stream& stream) {
   stream_ = &stream;
@@ -111,6 +118,10 @@ void StepRunner::check_is_own(const fs::path& run) const {
 }
 
 void StepRunner::save(const std::string& directory) {
+  share_state([&] { write(directory); });
+}
+
+void StepRunner::write(const std::string& directory) {
   check_run_directory(directory);
   const fs::path run = whole_path(directory);
   if (!directory_ || directory_->path() != run) {

@@ -27,6 +27,7 @@
 
 namespace spool {
 
+class Communicator;
 class RunDirectory;
 class StepExecutor;
 struct StepCheckpoint;
@@ -44,6 +45,8 @@ struct StepPlace {
   // The clock by which steps are planned; none: this device's, whose kernels are measured if the
   // table in the user's cache lacks them (step_calibration.h).
   std::optional<Machine> machine = {};
+  // The ranks that train together with this one, as many as StepConfig says; null: one alone.
+  std::shared_ptr<Communicator> ranks = nullptr;
 };
 
 class StepRunner {
@@ -95,6 +98,11 @@ class StepRunner {
   // that this runner neither resumed nor saved; then it may be called again with another directory.
   void save(const std::string& directory);
 
+  // With ranks, calls work() on rank 0 alone, which may read the optimizer's state meanwhile, as the
+  // others answer for theirs; without, just calls it.  Returns whether it was done; if it throws,
+  // that is false on the others.  Between steps.
+  bool share_state(const std::function<void()>& work);
+
   // Host memory and disk in use; nothing where everything is kept on the device.
   MemoryStats host_memory() const;
   MemoryStats disk() const;
@@ -104,6 +112,7 @@ class StepRunner {
   void plan(const StepRequest&, const StepPlace&, const std::optional<StepCheckpoint>&);
   void open(const StepPlace&, const std::optional<StepCheckpoint>&);
   void make_executor(Stream&);
+  void write(const std::string& directory);
   void check_is_own(const std::filesystem::path& run) const;
 
   StepDescription description_;

@@ -84,6 +84,15 @@ bool is_plan(const std::filesystem::path& file) {
   }
 }
 
+// The ranks of a machine share its memory.
+void divide_memory(RunRequest& request, int ranks) {
+  if (ranks < 2) return;
+  const auto count = static_cast<size_t>(ranks);
+  request.capacity /= count;
+  request.steps.free = std::min(request.steps.free, request.capacity);
+  request.steps.budget = std::min(request.steps.budget, request.capacity);
+}
+
 }  // namespace
 
 StepDescription describe_step(const TrainingConfig& config, const Plan& evaluation) {
@@ -119,6 +128,7 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                      .split_is_chosen = o.tokens_per_step && !o.resume,
                      .compares = true};
   limit_memory(request, o.device, o.memory, machine);
+  divide_memory(request, o.training.ranks);
   return request;
 }
 

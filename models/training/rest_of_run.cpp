@@ -10,7 +10,9 @@ MemoryStats rehearse_others(const TrainingConfig& config, const Plan& step, cons
                             const SampleLength& sample) {
   const Plan state{.optimizer_state = step.optimizer_state,
                    .state_bytes_on_device = step.state_bytes_on_device};
-  const Report report = rehearse_totals(machine, [&](MetaStream& stream) {
+  Machine of_ranks = machine;
+  of_ranks.mesh.ranks = config.ranks;
+  const Report report = rehearse_totals(of_ranks, [&](MetaStream& stream) {
     Trainer trainer(config, {.step = state}, stream);
     trainer.initialise();
     trainer.evaluator().rehearse_mean_loss();

@@ -102,6 +102,10 @@ void check_given(const RunOptions& o) {
       {"min-lr", "lr-schedule"},
       "{min-lr} has no meaning with {lr-schedule} constant, whose learning rate stays the "
       "highest");
+  check_setting(t.ranks > 0 || !is_given("zero"), {"zero", "ranks"},
+                "{zero} says what ranks divide, and there are none; give {ranks}, too");
+  check_setting(t.ranks > 0 || !is_given("rank-timeout"), {"rank-timeout", "ranks"},
+                "{rank-timeout} is of ranks, and there are none; give {ranks}, too");
   for (const char* key : {"batch", "accumulate"}) {
     check_setting(!o.tokens_per_step || !is_given(key), {key, "tokens-per-step"}, "{", key,
                   "} and {tokens-per-step} both say how a step is split into micro-batches; give "
@@ -133,6 +137,10 @@ void split_into_rows(RunOptions& o, int64_t tokens) {
   check_setting(below == tokens, {"tokens-per-step", "seq"}, "{tokens-per-step} ", tokens,
                 " is no multiple of {seq} ", seq, "; the nearest ",
                 rows > 0 ? sentence("are ", below, " and ") : "is ", below + seq);
+  const int ranks = std::max(o.training.ranks, 1);
+  check_setting(rows % ranks == 0, {"tokens-per-step", "ranks"}, "a step of ", tokens,
+                " tokens has ", rows, " rows of ", seq, " tokens, which ", ranks,
+                " ranks cannot share; give a multiple of ", ranks * seq, " tokens");
   o.training.batch = 1;
   o.training.accumulate = rows;
 }

@@ -47,7 +47,9 @@ struct RunOptions {
   Device device = {};
   std::string device_name = {};  // as given; empty: the default device
   bool graph = true;             // capture a step and replay it, where the device can
-  int threads = 0;               // 0: one per usable core
+  int threads = 0;               // of a rank; 0: one per usable core, divided by the ranks
+  std::string mesh = {};         // of ranks, as given
+  double rank_timeout = 120;     // seconds
   Policy policy = {};
   std::string spill_directory = {};  // for values that are offloaded to a disk
   std::string plan = {};             // a file; empty: the plan comes from the policy

@@ -57,6 +57,7 @@ class SplitSearch {
 
   void add_splits() {
     for (const int64_t batch : divisors(rows_)) {
+      if (rows_ / batch % std::max(options_.training.ranks, 1) != 0) continue;
       StepSplit split{.batch = batch, .accumulate = rows_ / batch};
       if (batch > 1 && batch * options_.training.seq > largest_count) break;
       split.fits = batch == 1 || smallest_bytes(config_of(split)) <= memory_;

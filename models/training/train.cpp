@@ -54,7 +54,7 @@ void train(const RunSetup& run, const std::function<bool()>& stop) {
   RunState state(run);
   Checkpoints checkpoints(run, state);
   Evaluations evaluations{run, state, checkpoints, stop};
-  const Samples samples{run};
+  const Samples samples(run);
   ClockCorrection correction(run);
   TrainingSteps steps(run, state, checkpoints, correction, [&](int64_t done) {
     return evaluations.is_due(done) || samples.is_due(done) || checkpoints.is_due(done);
@@ -71,7 +71,8 @@ void train(const RunSetup& run, const std::function<bool()>& stop) {
     const bool is_best = evaluations.is_due(state.done) && evaluations.evaluate();
     if (samples.is_due(state.done)) samples.write(state.done);
     if (checkpoints.is_due(state.done) || (is_best && keeps_best)) checkpoints.try_write();
-    if (state.enqueued > state.done || !stop()) continue;
+    // Ranks stop after the same step.
+    if (state.enqueued > state.done || !(run.ranks ? state.stops : stop())) continue;
     checkpoints.write();
     if (steps.is_trace_missing()) {
       listeners.say("no trace was written: the run stopped before the traced step");

@@ -40,12 +40,16 @@ void Trainer::initialise_from(const ModelFile& file, const FileProgress& progres
 
 double Trainer::learning_rate(int64_t step) const { return config_.learning_rate().at(step); }
 
-void Trainer::step(int64_t step, const TokenBatch& batch) {
+void Trainer::step(int64_t step, const TokenBatch& batch, bool asks_to_stop, bool asks_to_save) {
   check(batch.T == config_.seq && batch.rows() == config_.rows_per_step(), "a step of ",
         config_.rows_per_step(), " rows of ", config_.seq, " tokens was given a batch of ",
         batch.rows(), " rows of ", batch.T);
   runner_.run(
-      {.number = step, .learning_rate = learning_rate(step), .targets = batch.valid},
+      {.number = step,
+       .learning_rate = learning_rate(step),
+       .targets = batch.valid,
+       .asks_to_stop = asks_to_stop,
+       .asks_to_save = asks_to_save},
       [&](int64_t micro) { model_.input().upload(batch, /*first=*/micro * config_.batch); });
 }
 

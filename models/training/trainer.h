@@ -58,8 +58,8 @@ class Trainer {
   double learning_rate(int64_t step) const;
 
   // Enqueues step `step`, counted from 0, on accumulate * batch rows; the batch may be changed once
-  // this returns.
-  void step(int64_t step, const TokenBatch&);
+  // this returns.  A rank may ask all of them to stop or to save after it (StepResult).
+  void step(int64_t step, const TokenBatch&, bool asks_to_stop = false, bool asks_to_save = false);
   // Enqueues step 0 on a placeholder, with the same copies, for rehearsals.
   void rehearse_step();
   // The result of one of the last two steps; see StepRunner::result().
@@ -67,6 +67,10 @@ class Trainer {
   // The result of the last step; waits for it.
   StepResult result() const { return runner_.result(); }
   bool runs_ahead() const { return runner_.runs_ahead(); }
+
+  // Calls work(), which may read the optimizer's state: with ranks on rank 0 alone, while the others
+  // answer.  Returns whether it was done; if it throws, that is false on the others.
+  bool share_state(const std::function<void()>& work) { return runner_.share_state(work); }
 
   Evaluator& evaluator() { return model_.evaluator(); }
 

@@ -19,6 +19,25 @@ void validate_rows(const TrainingConfig& c) {
                 largest_count, " tokens; use fewer rows and more micro-batches");
 }
 
+// "1, 2 or 4"
+std::string divisors_in_words(int64_t n) {
+  std::vector<int64_t> all;
+  for (int64_t i = 1; i <= n && all.size() < 12; ++i) {
+    if (n % i == 0) all.push_back(i);
+  }
+  std::string words;
+  for (size_t i = 0; i < all.size(); ++i) {
+    words += sentence(i == 0 ? "" : i + 1 == all.size() ? " or " : ", ", all[i]);
+  }
+  return words;
+}
+
+void validate_ranks(const TrainingConfig& c) {
+  check_setting(c.ranks == 0 || c.accumulate % c.ranks == 0, {"accumulate", "ranks"},
+                "this run has ", c.accumulate, " micro-batches a step, so ",
+                divisors_in_words(c.accumulate), " ranks can compute it, not ", c.ranks);
+}
+
 void validate_schedule(const TrainingConfig& c) {
   check_setting(c.warmup >= 0 && c.warmup <= c.steps, {"warmup"}, "a warm-up of ", c.warmup,
                 " steps is not between 0 and the ", c.steps, " steps of the run");
@@ -54,7 +73,12 @@ LearningRate TrainingConfig::learning_rate() const {
 }
 
 StepConfig TrainingConfig::step() const {
-  return {.dtype = dtype, .accumulate = accumulate, .seed = seed, .optimizer = optimizer};
+  return {.dtype = dtype,
+          .accumulate = accumulate,
+          .ranks = ranks,
+          .zero = zero,
+          .seed = seed,
+          .optimizer = optimizer};
 }
 
 void TrainingConfig::validate() const {
@@ -64,6 +88,7 @@ void TrainingConfig::validate() const {
     if (has_numbers(s.kind)) s.check(options);
   }
   validate_rows(*this);
+  validate_ranks(*this);
   validate_schedule(*this);
   validate_optimizer(*this);
 }

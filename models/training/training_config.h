@@ -18,7 +18,9 @@ struct TrainingConfig {
   DType dtype = DType::f32;
   int64_t batch = 4;       // rows of a micro-batch
   int64_t seq = 1024;      // tokens of a row
-  int64_t accumulate = 1;  // micro-batches of a step
+  int64_t accumulate = 1;  // micro-batches of a step, of all ranks
+  int ranks = 0;           // that share them; 0: one computes alone
+  int zero = 2;            // what ranks divide; see StepConfig
   int64_t steps = 1000;
   int64_t warmup = 0;  // steps
   double lr = 6e-4, min_lr = 6e-5;

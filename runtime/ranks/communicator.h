@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "spool/runtime/check.h"
 #include "spool/runtime/ranks/mesh.h"
 
 namespace spool {
@@ -27,6 +28,12 @@ struct Message {
 };
 using Messages = std::vector<Message>;
 
+// Another rank ended, or did not come to an exchange.
+class RankEnded final : public Error {
+ public:
+  explicit RankEnded(const std::string& why) : Error(ErrorKind::device, why) {}
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -35,7 +42,8 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  virtual const char* kind() const = 0;  // "threads", "sockets", "mpi", "meta"
+  virtual const char* kind() const = 0;               // "threads", "sockets", "mpi", "meta"
+  virtual bool are_threads() const { return false; }  // of one process
 
   // Bytes of the device's memory that exchange() needs beside its messages; the caller allocates
   // them.
@@ -49,8 +57,11 @@ class Communicator {
   void move_now(const char* name, const Messages& out, const Messages& in);
   // What each rank gives, by rank; waits for all of them.  Not while an exchange is enqueued.
   std::vector<std::string> gather(const char* name, const std::string& own);
-  // Tells the others why this rank ends, so that they end, too, instead of waiting for it.
-  virtual void fail(const std::string& /*why*/) {}
+  // Tells the others why this rank ends, so that they end, too, instead of waiting for it: their
+  // exchanges throw RankEnded, "rank 2: ...".
+  void fail(const std::string& why) {
+    end_others(rank_ == 0 ? why : "rank " + std::to_string(rank_) + ": " + why);
+  }
 
   // Bytes given to others by exchange() so far, and the seconds that its moves took.
   size_t sent() const { return sent_; }
@@ -63,6 +74,7 @@ class Communicator {
   // Sends `out` and takes `in`, and returns when the memory of both is free.  Called by one thread
   // at a time.
   virtual void move(const char* name, const Messages& out, const Messages& in) = 0;
+  virtual void end_others(const std::string& /*why*/) {}
 
  private:
   int rank_, size_;

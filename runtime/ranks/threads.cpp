@@ -48,7 +48,7 @@ class MeetingOfThreads {
                       rank_timeout(), " s");
     }
     all_.notify_all();
-    throw Error(ErrorKind::device, why_);
+    throw RankEnded(why_);
   }
 
   void fail(const std::string& why) {
@@ -80,9 +80,10 @@ class ThreadRanks final : public Communicator {
   ThreadRanks(int rank, int size, std::shared_ptr<MeetingOfThreads> meeting)
       : Communicator(rank, size), meeting_(std::move(meeting)) {}
   const char* kind() const override { return "threads"; }
-  void fail(const std::string& why) override { meeting_->fail(why); }
+  bool are_threads() const override { return true; }
 
  private:
+  void end_others(const std::string& why) override { meeting_->fail(why); }
   void move(const char* name, const Messages& out, const Messages& in) override {
     meeting_->offer(rank(), {name, &out});
     meeting_->wait(name, rank());

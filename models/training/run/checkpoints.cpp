@@ -53,9 +53,13 @@ Checkpoints::Checkpoints(const RunSetup& run, const RunState& state)
 bool Checkpoints::is_due(int64_t done) const {
   const RunOptions& o = run_.options;
   if (run_.is_due(o.checkpoint_every, done)) return true;
-  const bool is_late =
-      o.checkpoint_minutes > 0 && host_clock() - saved_at_ >= 60 * o.checkpoint_minutes;
+  const bool is_late = run_.ranks ? state_.saves : is_time();
   return is_late && state_.enqueued <= done && done < run_.steps();
+}
+
+bool Checkpoints::is_time() const {
+  const double minutes = run_.options.checkpoint_minutes;
+  return minutes > 0 && host_clock() - saved_at_ >= 60 * minutes;
 }
 
 bool Checkpoints::is_best() const {
@@ -69,7 +73,7 @@ void Checkpoints::write() {
     const LongWork saving(*run_.listeners, "saving");
     save();
   }
-  if (is_best()) run_.directory->point_best_to(state_.done);
+  if (run_.writes() && is_best()) run_.directory->point_best_to(state_.done);
   run_.listeners->flush(run_.stream->memory().peak);
   tell_changed_data();
 }
@@ -81,6 +85,13 @@ void Checkpoints::save() {
   if (!std::isfinite(loss)) {
     fail_not_finite(state_.done, "the loss of the updated weights is", loss);
   }
+  const bool is_done = run_.trainer->share_state([&] { write_files(); });
+  if (!is_done) return;
+  last_saved_ = state_.done;
+  latest_ = latest_checkpoint(run_.options.out);
+}
+
+void Checkpoints::write_files() const {
   write_checkpoint(*run_.directory, {.trainer = *run_.trainer,
                                      .tokenizer = *run_.tokenizer,
                                      .options = run_.options,
@@ -91,8 +102,6 @@ void Checkpoints::save() {
                                      .evaluations = state_.evaluations,
                                      .products = run_.products,
                                      .model = model_directory()});
-  last_saved_ = state_.done;
-  latest_ = run_.directory->latest();
 }
 
 // The last checkpoint, or what the run began with.
@@ -151,6 +160,7 @@ void Checkpoints::read_data(const std::function<void()>& read) {
 }
 
 void Checkpoints::store_evaluations(bool is_best) {
+  if (!run_.writes()) return;
   try {
     spool::store_evaluations(*latest_, state_.evaluations);
     if (is_best && run_.options.keep_best) run_.directory->point_best_to(state_.done);
@@ -163,7 +173,7 @@ void Checkpoints::store_evaluations(bool is_best) {
 
 void Checkpoints::tell_best() const {
   const auto& best = state_.evaluations.best;
-  if (!run_.options.keep_best || !best) return;
+  if (!run_.writes() || !run_.options.keep_best || !best) return;
   const auto link = run_.directory->point_best_to(best->step);
   run_.listeners->say(fmt::format(
       "the best validation loss between steps was {:.4f}, after step {}; {}", best->loss,

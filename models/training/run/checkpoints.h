@@ -22,6 +22,8 @@ class Checkpoints {
 
   // Whether one is due by the number of steps, or by the time since the last one.
   bool is_due(int64_t done) const;
+  // Whether it is time for one, by the clock of this rank.
+  bool is_time() const;
   // Writes one of the steps done, unless there is one, and brings the page up to date.  Throws
   // Error (numeric) if the loss of the updated weights is not finite.
   void write();
@@ -40,6 +42,7 @@ class Checkpoints {
  private:
   bool is_best() const;
   void save();
+  void write_files() const;
   std::string next() const;
   std::filesystem::path model_directory() const;
   void tell_changed_data();

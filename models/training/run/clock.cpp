@@ -17,10 +17,16 @@ int threads_of(const Stream& stream) {
   return std::get<CpuArchitecture>(stream.architecture()).threads;
 }
 
+int ranks_of_process(const Stream& stream) {
+  const Communicator* const ranks = stream.ranks();
+  return ranks && ranks->are_threads() ? ranks->size() : 1;
+}
+
 }  // namespace
 
+// A process's processor time is that of all its ranks.
 StepClock::StepClock(const Stream& stream, double foretold)
-    : threads_(threads_of(stream)), foretold_(foretold) {}
+    : threads_(threads_of(stream) * ranks_of_process(stream)), foretold_(foretold) {}
 
 double StepClock::now() const {
   return threads_ > 0 ? process_processor_seconds() / threads_ : host_clock();
@@ -63,7 +69,7 @@ void ClockCorrection::tell_if_complete(int64_t done) {
                                   format_seconds(*corrected_), clock_.factor()));
   run_.listeners->corrected(
       {.step = done, .foretold = clock_.foretold(), .corrected = *corrected_});
-  if (run_.planned.is_chosen) look_for_a_faster_plan();
+  if (run_.planned.is_chosen && run_.writes()) look_for_a_faster_plan();
 }
 
 void ClockCorrection::look_for_a_faster_plan() const {

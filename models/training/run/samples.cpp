@@ -8,20 +8,25 @@
 namespace spool {
 
 void Samples::write(int64_t done) const {
-  if (!run.options.sample) return;
-  const LongWork writing(*run.listeners, "writing a sample");
-  const RunSample& sample = run.sample;
+  if (!run_.options.sample) return;
+  if (run_.writes()) write_text(done);
+  if (run_.ranks) run_.ranks->gather("sample", "");  // the others wait
+}
+
+void Samples::write_text(int64_t done) const {
+  const LongWork writing(*run_.listeners, "writing a sample");
+  const RunSample& sample = run_.sample;
   const SampleLength length = sample.length;
   std::vector<int32_t> tokens = sample.prompt;
-  Random random(run.options.training.seed, static_cast<uint64_t>(done));
-  Generator(run.trainer->model(), *run.stream, length.prompt + length.drawn)
+  Random random(run_.options.training.seed, static_cast<uint64_t>(done));
+  Generator(run_.trainer->model(), *run_.stream, length.prompt + length.drawn)
       .extend(tokens, length.drawn,
-              {.vocabulary = run.tokenizer->vocabulary(), .stop_tokens = sample.stop_tokens},
+              {.vocabulary = run_.tokenizer->vocabulary(), .stop_tokens = sample.stop_tokens},
               random);
   const std::string message = sample.message.empty() ? "" : fmt::format("> {}\n", sample.message);
-  const std::string text = run.tokenizer->decode(std::span(tokens).subspan(sample.prompt.size()));
-  run.listeners->say(fmt::format("--- sample after step {}\n{}{}\n---", done, message,
-                                 from_character_to_character(text)));
+  const std::string text = run_.tokenizer->decode(std::span(tokens).subspan(sample.prompt.size()));
+  run_.listeners->say(fmt::format("--- sample after step {}\n{}{}\n---", done, message,
+                                  from_character_to_character(text)));
 }
 
 }  // namespace spool

@@ -6,13 +6,20 @@
 
 namespace spool {
 
-struct Samples {
-  const RunSetup& run;
+class Samples {
+ public:
+  // The run outlives this.
+  explicit Samples(const RunSetup& of_run) : run_(of_run) {}
 
   // Whether one is due between this step and the next.
-  bool is_due(int64_t done) const { return run.is_due(run.options.sample_every, done); }
+  bool is_due(int64_t done) const { return run_.is_due(run_.options.sample_every, done); }
   // Tells a text, the same for the same weights and step; none if the options want none.
   void write(int64_t done) const;
+
+ private:
+  void write_text(int64_t done) const;
+
+  const RunSetup& run_;
 };
 
 }  // namespace spool

@@ -6,7 +6,9 @@
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/run/checkpoint_files.h"
 #include "spool/models/training/run/log.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/report.h"
+#include "spool/runtime/cpu/usable_cores.h"
 
 namespace spool {
 namespace {
@@ -96,6 +98,7 @@ void tell_plan(RunSetup& run, const RunRequest& request) {
 }
 
 void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
+  if (!run.writes()) return take_plan(run);
   RunOptions& o = run.options;
   RunListeners& listeners = *run.listeners;
   std::optional<SplitChoice> split;
@@ -112,6 +115,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     run.machine = std::move(found.machine);
     run.products = stored ? stored->products : found.products;
   }
+  if (run.ranks) run.machine.mesh = mesh_of(run);
   const RunRequest request = request_of(o, run.machine, run.given_plan);
   RunPlanner planner(o.training, request, run.sample.length, run.machine);
   {
@@ -127,6 +131,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
   tell_plan(run, request);
   open_report(run, planner);
   if (run.planned.refusal) throw *run.planned.refusal;
+  if (run.ranks) give_plan(run);
 }
 
 void tell_differences(const RunSetup& run, const StoredRun& stored) {
@@ -175,7 +180,7 @@ void set_up_trainer(RunSetup& run, const std::optional<StoredRun>& stored) {
   } else if (has_weights(o.model)) {
     const ModelFile file(o.model);
     run.trainer->initialise_from(file, tell);
-    run.initial_weights = hash_of_weights(*run.trainer);
+    run.trainer->share_state([&] { run.initial_weights = hash_of_weights(*run.trainer); });
     listeners.say(fmt::format("starting from the weights of {}", file.name()));
   } else {
     run.trainer->initialise();
@@ -195,6 +200,15 @@ void open_log(RunSetup& run) {
                                               resumed, *run.listeners));
 }
 
+// What a rank that does not write leaves to the one that does, and its part of the processors.
+void set_up_rank(RunSetup& run) {
+  RunOptions& o = run.options;
+  check_setting(o.device.type == DeviceType::cpu, {"ranks", "device"},
+                "ranks on GPUs are not there yet; take {device} cpu, or one GPU without {ranks}");
+  if (!run.writes()) o.log = o.trace = o.report = o.save_plan = "";
+  if (o.threads == 0) o.threads = std::max(usable_cores() / o.training.ranks, 1);
+}
+
 }  // namespace
 
 bool RunSetup::owes_evaluation() const {
@@ -204,14 +218,17 @@ bool RunSetup::owes_evaluation() const {
   return evaluates && first_step > 0 && !evaluations.ends_at(first_step);
 }
 
-RunSetup set_up_run(RunOptions options, RunListener& listener) {
+RunSetup set_up_run(RunOptions options, RunListener& listener,
+                    std::shared_ptr<Communicator> ranks) {
   RunSetup run{.options = std::move(options),
-               .listeners = std::make_unique<RunListeners>(listener)};
+               .listeners = std::make_unique<RunListeners>(listener),
+               .ranks = std::move(ranks)};
   RunOptions& o = run.options;
+  if (o.training.ranks > 0) set_up_rank(run);
   const std::optional<StoredRun> stored = find_stored_run(run);
   check_can_be_stored(o);
   check_run_settings(o);
-  check_files(run);
+  if (run.writes()) check_files(run);
   run.given_plan = read_given_plan(o);
   run.tokenizer = open_run_tokenizer(o, run.checkpoint);
   run.sample = sample_of(o, *run.tokenizer, run.checkpoint);
@@ -224,9 +241,13 @@ RunSetup set_up_run(RunOptions options, RunListener& listener) {
   }
   run.tape = step_fingerprints(describe_step(o.training)).back();
   run.stream = open_stream(o.device, run.planned.budget, o.threads);
-  run.directory = std::make_unique<RunDirectory>(o.out, o.keep_checkpoints);
+  if (run.ranks) {
+    compare_ranks(run);
+    run.stream->join(run.ranks);
+  }
+  if (run.writes()) run.directory = std::make_unique<RunDirectory>(o.out, o.keep_checkpoints);
   set_up_trainer(run, stored);
-  if (o.keep_best && run.evaluations.best) {
+  if (run.writes() && o.keep_best && run.evaluations.best) {
     run.directory->point_best_to(run.evaluations.best->step);
   }
   open_log(run);

@@ -17,12 +17,14 @@
 #include "spool/models/training/run/trace.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
+#include "spool/runtime/ranks/communicator.h"
 
 namespace spool {
 
 struct RunSetup {
-  RunOptions options;                       // completed by the model, the plan and a stored run
-  std::unique_ptr<RunListeners> listeners;  // the caller's, the page and the log
+  RunOptions options;                        // completed by the model, the plan and a stored run
+  std::unique_ptr<RunListeners> listeners;   // the caller's, the page and the log
+  std::shared_ptr<Communicator> ranks = {};  // that train together; null: one alone
   std::unique_ptr<const Tokenizer> tokenizer = {};
   RunSample sample = {};
   std::unique_ptr<const RunData> data = {};
@@ -44,6 +46,8 @@ struct RunSetup {
   MatmulAlgorithms products = {};                // the table that the run began with, if any
   std::optional<uint64_t> initial_weights = {};  // their hash, if the run began from weights
 
+  // Whether this rank is the one that plans for all, prints and writes files.
+  bool writes() const { return !ranks || ranks->rank() == 0; }
   int64_t steps() const { return options.training.steps; }
   // Whether what is done after each `every` steps, but not after the last step, is due now.
   bool is_due(int64_t every, int64_t done) const {
@@ -64,12 +68,15 @@ struct RunState {
   int64_t done, enqueued;         // steps; of those that are enqueued, the last may not be done yet
   TokenBatch batch = {};          // of the step that was enqueued last
   EvaluationHistory evaluations;  // between steps
+  // With ranks, what one of them asked for with the last step.
+  bool stops = false, saves = false;
 };
 
 // Checks the options, opens the data, foretells the peak, and initialises the model, from a
 // checkpoint if the run resumes.  Throws Error (memory) if the peak is above the budget.  A dry run
 // ends before anything is written but the plan, the page and the foretold trace, if they were asked
-// for.  The listener outlives the setup.
-RunSetup set_up_run(RunOptions, RunListener&);
+// for.  The listener outlives the setup.  With ranks each of them sets up its own run: rank 0 plans
+// and writes for all.
+RunSetup set_up_run(RunOptions, RunListener&, std::shared_ptr<Communicator> ranks = nullptr);
 
 }  // namespace spool

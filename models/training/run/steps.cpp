@@ -40,8 +40,9 @@ bool TrainingSteps::can_read_batch(int64_t step) {
   }
 }
 
-void TrainingSteps::enqueue(int64_t step) {
-  const auto enqueue = [&] { run_.trainer->step(step, state_.batch); };
+void TrainingSteps::enqueue(int64_t step, bool stops) {
+  const bool saves = run_.ranks && run_.writes() && checkpoints_.is_time();
+  const auto enqueue = [&] { run_.trainer->step(step, state_.batch, stops, saves); };
   if (is_traced(step)) {
     run_.trace->measure(*run_.stream, enqueue);
   } else {
@@ -56,10 +57,10 @@ StepNumbers TrainingSteps::train_next(bool stops) {
     step_began_ = host_clock();
     correction_.begin_step();
     checkpoints_.read_data([&] { read_batch(step); });
-    enqueue(step);
+    enqueue(step, stops);
   }
   const bool is_ahead = !stops && !correction_.is_due_after_next() && may_run_ahead(step + 1);
-  if (is_ahead && can_read_batch(step + 1)) enqueue(step + 1);
+  if (is_ahead && can_read_batch(step + 1)) enqueue(step + 1, stops);
   const StepResult result = run_.trainer->result(step);
   const double now = host_clock(), seconds = now - std::exchange(step_began_, now);
   correction_.end_step();
@@ -71,6 +72,8 @@ StepNumbers TrainingSteps::train_next(bool stops) {
     checkpoints_.fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
   }
   state_.done = step + 1;
+  state_.stops = result.stops;
+  state_.saves = result.saves;
   const int64_t tokens = run_.options.training.tokens_per_step();
   const auto& last = state_.evaluations.last;
   return {.step = step + 1,

@@ -29,7 +29,7 @@ class TrainingSteps {
   bool may_run_ahead(int64_t step) const;
   void read_batch(int64_t step);
   bool can_read_batch(int64_t step);
-  void enqueue(int64_t step);
+  void enqueue(int64_t step, bool stops);
 
   const RunSetup& run_;
   RunState& state_;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/training/settings/setting_checks.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -22,7 +23,10 @@ int64_t warmup_steps(const RunOptions& o) {
   return static_cast<int64_t>(share * static_cast<double>(o.training.steps));
 }
 
-int64_t micro_batches(const RunOptions& o) { return training_defaults(o).accumulate; }
+// The model's, or as many more as ranks can share.
+int64_t micro_batches(const RunOptions& o) {
+  return round_up(training_defaults(o).accumulate, int64_t{std::max(o.training.ranks, 1)});
+}
 int64_t rows_of_logits(const RunOptions& o) { return training_defaults(o).loss_chunk; }
 double last_lr(const RunOptions& o) { return rounded_to_decimals(o.training.lr / 10); }
 

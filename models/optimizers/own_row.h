@@ -1,0 +1,47 @@
+#pragma once
+
+// The part of the row of parameters (state_rows.h) whose state an optimizer has and which it
+// updates, if that is not all of it: pieces of one size, one after the other, which are the own row.
+// Each begins with slices of parameters, each of those at a granule; the rest of it is padding.  So
+// everyone who has as many pieces has as much memory.
+//
+// The others' pieces are updated elsewhere, and what an update needs of them comes from there.
+
+#include <span>
+#include <vector>
+
+#include "spool/runtime/tensor.h"
+
+namespace spool {
+
+struct StateRange;  // optimizer.h
+
+class OwnRow {
+ public:
+  struct Slice {
+    size_t parameter = 0;  // of the optimizer's
+    Range elements = {};
+    int64_t at = 0;  // in the own row
+  };
+
+  OwnRow() = default;
+  virtual ~OwnRow() = default;
+  OwnRow(const OwnRow&) = delete;
+  OwnRow& operator=(const OwnRow&) = delete;
+
+  virtual int64_t elements() const = 0;  // of the own row
+  virtual const std::vector<Slice>& slices() const = 0;
+  // Of elements of one slice; absent if there is none.
+  virtual View gradient(size_t parameter, Range elements) const = 0;
+  // The squared norms of the others' granules join the own ones, each at its place among those of
+  // the whole row.
+  virtual void gather_granules(const Tensor& granules) = 0;
+  // The others' parameters, after an update.
+  virtual void gather_parameters() = 0;
+  virtual void free_gradients() = 0;
+  // Completes elements of the state, each of so many bytes, of which the own ones are read.
+  virtual void read_others_state(const StateRange&, size_t element_bytes,
+                                 std::span<std::byte> out) = 0;
+};
+
+}  // namespace spool
