@@ -20,6 +20,7 @@
 #include "spool/kernels/sgd.h"
 #include "spool/kernels/softmax.h"
 #include "spool/kernels/squared_error.h"
+#include "spool/kernels/sum_ranks.h"
 #include "spool/kernels/sum_rows.h"
 #include "tests/kernels/kernel_entry.h"
 
@@ -96,6 +97,10 @@ std::vector<Launch> kernels_of_sums() {
             [](const Given& g) { return SquaredNorm{.out = g["out"], .x = {g["x"]}}; }),
       entry({{"out", {1}, f64}, {"granules", {6}, f64, {sets_size}}},
             [](const Given& g) { return SumGranules{.out = g["out"], .granules = g["granules"]}; }),
+      entry({{"out", {6}, f32}, {"own", {2, 3}}},
+            [](const Given& g) {
+              return SumRanks{.slices = {{.out = g["out"], .own = g["own"]}}, .pieces = {nullptr}};
+            }),
       entry({{"dbias", {3}}, {"dy", {2, 2, 3}, bf16, {any_rows}}},
             [](const Given& g) { return BiasBackward{.dbias = g["dbias"], .dy = g["dy"]}; }),
       entry({{"scale", {1}, f32, {any_float}}, {"targets", {6}, i32, {sets_size}}},

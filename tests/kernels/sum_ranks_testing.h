@@ -1,0 +1,117 @@
+#pragma once
+
+// Sums over ranks to try, with what each rank's term is, and the same sums by plain loops.
+
+#include <string>
+#include <vector>
+
+#include "spool/kernels/sum_ranks.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace spool::testing {
+
+struct RankCase {
+  int ranks = 1, own = 0;
+  DType type = DType::f32, own_type = DType::f32;
+  bool accumulate = false, in_place = false;  // `out` is `own`
+  int64_t skip = 0;                           // elements before a slice: 1 makes it unaligned
+
+  std::string words() const {
+    return sentence(ranks, " ranks, ", own, " of ", name(own_type), " to ", name(type),
+                    accumulate ? ", accumulates" : "", in_place ? ", in place" : "", ", skip ",
+                    skip);
+  }
+};
+
+// Every number of ranks with its first, a middle and its last as this one, in one way each; and
+// every way with three ranks.
+inline std::vector<RankCase> rank_cases(DType type) {
+  std::vector<RankCase> all;
+  for (const int ranks : {1, 2, 5, SumRanks::max_ranks}) {
+    for (const int own : {0, ranks / 2, ranks - 1}) {
+      all.push_back({.ranks = ranks, .own = own, .type = type, .own_type = type});
+    }
+  }
+  for (const bool accumulate : {false, true}) {
+    for (const int64_t skip : {0, 1}) {
+      const RankCase one{3, 1, type, type, accumulate, /*in_place=*/false, skip};
+      all.push_back(one);
+      all.push_back(one);
+      all.back().in_place = true;
+      if (type != DType::f32) continue;
+      all.push_back(one);
+      all.back().own_type = DType::bf16;
+    }
+  }
+  return all;
+}
+
+// Ends within and at the ends of vectors, blocks, packs and pieces.
+inline const std::vector<int64_t> slice_counts{1, 0, 7, 1023, 2047, 2048, 2049, 16391};
+
+// Terms of some slices, and where their sum goes.
+class RankTensors {
+ public:
+  RankTensors(const RankCase& c, Stream& stream) : case_(c) {
+    int64_t end = 0;
+    for (const int64_t n : slice_counts) {
+      at_.push_back(end + c.skip);
+      end += c.skip + (n + 7) / 8 * 8;
+    }
+    for (int r = 0; r < c.ranks; ++r) {
+      const DType t = r == c.own ? c.own_type : c.type;
+      terms_.push_back(normal({end, 1}, t, stream, static_cast<uint64_t>(r + 1)));
+    }
+    const Tensor& own = terms_[static_cast<size_t>(c.own)];
+    out_ = c.in_place     ? own
+           : c.accumulate ? normal({end, 1}, c.type, stream, 99)
+                          : unset({end, 1}, c.type, stream);
+  }
+
+  SumRanks kernel() const {
+    SumRanks k;
+    const Tensor& own = terms_[static_cast<size_t>(case_.own)];
+    for (size_t i = 0; i < at_.size(); ++i) {
+      const Range part{at_[i], at_[i] + slice_counts[i]};
+      k.slices.add(
+          {.out = {out_.slice(part), case_.accumulate}, .own = own.slice(part), .at = at_[i]});
+    }
+    for (const Tensor& t : terms_) k.pieces.add(&t == &own ? nullptr : t.view().data());
+    return k;
+  }
+  Numbers sums() const { return values(out_); }
+
+  // What sums() is after the kernel, with additions in A.
+  template <class A>
+  Numbers wanted() const {
+    Numbers sum = values(out_);
+    std::vector<Numbers> terms;
+    for (const Tensor& t : terms_) terms.push_back(values(t));
+    for (size_t s = 0; s < at_.size(); ++s) {
+      const auto begin = static_cast<size_t>(at_[s]);
+      for (size_t i = begin; i < begin + static_cast<size_t>(slice_counts[s]); ++i) {
+        A total = static_cast<A>(case_.accumulate ? sum[i] : terms[0][i]);
+        for (size_t r = case_.accumulate ? 0 : 1; r < terms.size(); ++r) {
+          total += static_cast<A>(terms[r][i]);
+        }
+        sum[i] = double{total};
+      }
+    }
+    return sum;
+  }
+
+ private:
+  RankCase case_;
+  std::vector<int64_t> at_;
+  std::vector<Tensor> terms_;
+  Tensor out_;
+};
+
+// Bits of numbers, which NaN have, too.
+inline std::vector<uint64_t> bits_of(const Numbers& all) {
+  std::vector<uint64_t> bits;
+  for (const double x : all) bits.push_back(std::bit_cast<uint64_t>(x));
+  return bits;
+}
+
+}  // namespace spool::testing
