@@ -1,5 +1,6 @@
-// Measures every kernel at the sizes of GPT-2 124M, and those of a step of Llama 3.2 1B and Qwen3
-// 0.6B at theirs (shared/llama_kernels.cpp), and its share of the roofline: the time that
+// Measures every kernel at the sizes of GPT-2 124M, those of a step of Llama 3.2 1B and Qwen3
+// 0.6B at theirs (shared/llama_kernels.cpp), and those of ranks that train together at the size of a
+// bucket (shared/rank_kernels.cpp), and its share of the roofline: the time that
 // its cost() would take at this device's rates for a large copy and a large product, divided by the
 // measured time.  The program measures these rates first.
 //
@@ -25,6 +26,7 @@
 
 #include "shared/kernel_bench.h"
 #include "shared/llama_kernels.h"
+#include "shared/rank_kernels.h"
 #include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
@@ -338,6 +340,7 @@ void add_all(Bench& b) {
     benchmarks::add_llama_kernels(b, t, suffix);
   }
   add_clipping(b);
+  benchmarks::add_rank_kernels(b);
   add_launch(b);
 }
 

@@ -13,6 +13,7 @@
 #include "spool/kernels/embedding.h"
 #include "spool/kernels/functors.h"
 #include "spool/kernels/gelu.h"
+#include "spool/kernels/granule_hashes.h"
 #include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
@@ -97,6 +98,8 @@ std::vector<Launch> kernels_of_sums() {
             [](const Given& g) { return SquaredNorm{.out = g["out"], .x = {g["x"]}}; }),
       entry({{"out", {1}, f64}, {"granules", {6}, f64, {sets_size}}},
             [](const Given& g) { return SumGranules{.out = g["out"], .granules = g["granules"]}; }),
+      entry({{"out", {2}, i32}, {"x", {6}, bf16, {sets_size, any_float}}},
+            [](const Given& g) { return GranuleHashes{.out = g["out"], .x = {g["x"]}}; }),
       entry({{"out", {6}, f32}, {"own", {2, 3}}},
             [](const Given& g) {
               return SumRanks{.slices = {{.out = g["out"], .own = g["own"]}}, .pieces = {nullptr}};

@@ -2,7 +2,9 @@
 
 // Sums over ranks to try, with what each rank's term is, and the same sums by plain loops.
 
+#include <bit>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spool/kernels/sum_ranks.h"
@@ -23,14 +25,13 @@ struct RankCase {
   }
 };
 
-// Every number of ranks with its first, a middle and its last as this one, in one way each; and
-// every way with three ranks.
+// Numbers of ranks with this one in several places; and every way with three ranks.
 inline std::vector<RankCase> rank_cases(DType type) {
+  constexpr int most = SumRanks::max_ranks;
   std::vector<RankCase> all;
-  for (const int ranks : {1, 2, 5, SumRanks::max_ranks}) {
-    for (const int own : {0, ranks / 2, ranks - 1}) {
-      all.push_back({.ranks = ranks, .own = own, .type = type, .own_type = type});
-    }
+  for (const auto& [ranks, own] : std::vector<std::pair<int, int>>{
+           {1, 0}, {2, 0}, {2, 1}, {4, 3}, {5, 4}, {9, 4}, {most, most / 2}}) {
+    all.push_back({.ranks = ranks, .own = own, .type = type, .own_type = type});
   }
   for (const bool accumulate : {false, true}) {
     for (const int64_t skip : {0, 1}) {
@@ -47,7 +48,7 @@ inline std::vector<RankCase> rank_cases(DType type) {
 }
 
 // Ends within and at the ends of vectors, blocks, packs and pieces.
-inline const std::vector<int64_t> slice_counts{1, 0, 7, 1023, 2047, 2048, 2049, 16391};
+inline const std::vector<int64_t> slice_counts{1, 0, 7, 1023, 2047, 2048, 2049, 4103};
 
 // Terms of some slices, and where their sum goes.
 class RankTensors {

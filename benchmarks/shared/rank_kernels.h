@@ -1,0 +1,11 @@
+#pragma once
+
+#include "shared/kernel_bench.h"
+
+namespace spool::benchmarks {
+
+// Benchmarks of what ranks that train together launch besides a step's kernels: sums of a bucket of
+// 4 Mi elements, and hashes of as many.
+void add_rank_kernels(Bench&);
+
+}  // namespace spool::benchmarks
