@@ -29,7 +29,7 @@ namespace {
 constexpr int format_version = 1;
 constexpr const char *model_file = "model.safetensors", *run_file = "run.json",
                      *merges_file = "merges.txt", *vocabulary_file = "vocab.json",
-                     *tokenizer_file = "tokenizer.json";
+                     *tokenizer_file = "tokenizer.json", *sums_of_micro_batches = "micro-batches";
 
 OptimizerFile optimizer_file(Trainer& trainer) {
   Model& model = trainer.model();
@@ -46,6 +46,15 @@ std::optional<uint64_t> parse_hex(const JsonField& field) {
   field.expect(error == std::errc() && hash_in_words(hash) == text, excerpt(field.value()),
                " is not a hash of 16 hexadecimal digits");
   return hash;
+}
+
+json sums_to_json(int ranks) {
+  return ranks == 0 ? json(sums_of_micro_batches) : json{{"ranks", ranks}};
+}
+
+int sums_from_json(const JsonField& field) {
+  if (field.value() == sums_of_micro_batches) return 0;
+  return field.member("ranks").integer<int>(1);
 }
 
 ChunkRows read_rows(const JsonField& field) {
@@ -136,6 +145,7 @@ void save_checkpoint(const fs::path& directory, const CheckpointContents& state)
            {"data_fingerprint", state.data_fingerprint},
            {"tokenizer", state.tokenizer.name()},
            {"run", mark.run},
+           {"gradient_sums", sums_to_json(state.options.training.summed_ranks())},
            {"tape", hash_in_words(state.tape)}};
   if (const auto& chunks = state.options.training.evaluation) {
     run["evaluation_rows"] = {{"loss", chunks->loss}, {"mlp", chunks->mlp}};
@@ -218,6 +228,7 @@ StoredRun parse_run(const JsonField& run) {
     stored.evaluations = evaluation_history_from_json(*evaluations, stored.step);
   }
   if (const auto rows = run.find("evaluation_rows")) stored.evaluation_rows = read_rows(*rows);
+  if (const auto sums = run.find("gradient_sums")) stored.summed_ranks = sums_from_json(*sums);
   const auto hash = run.find("run");
   if (!hash) return stored;
   const json& settings = stored.configuration.value();

@@ -30,6 +30,11 @@ std::optional<StoredRun> find_stored_run(RunSetup& run) {
   check_file(stored.step <= run.steps(), *run.checkpoint / "run.json", "field step: ", stored.step,
              " is beyond the ", run.steps(), " steps of the run");
   run.evaluations = stored.evaluations;
+  const bool sums_micro_batches = stored.summed_ranks == 0 && o.training.accumulate > 1;
+  if (sums_micro_batches && o.training.ranks == 0 && o.device.type == DeviceType::cpu) {
+    run.ranks = ranks_of_threads(1).front();  // so the order of sums stays
+    o.training.ranks = 1;
+  }
   return stored;
 }
 
@@ -145,6 +150,15 @@ void tell_differences(const RunSetup& run, const StoredRun& stored) {
                                    before,
                                    same ? "its learning rate so far is that of a run of this length"
                                         : "from here on the learning rate follows that length"));
+  }
+  const TrainingConfig& config = run.options.training;
+  const int summed_before = stored.summed_ranks.value_or(config.accumulate == 1 ? 0 : 1);
+  if (summed_before != config.summed_ranks() && run.first_step < run.steps()) {
+    run.listeners->say(
+        fmt::format("the gradients of micro-batches are now added in another order: "
+                    "from step {} on, losses differ in their last bits from those "
+                    "of the run as it was begun",
+                    run.first_step + 1));
   }
   if (stored.tape != run.tape && run.first_step < run.steps()) {
     run.listeners->say(

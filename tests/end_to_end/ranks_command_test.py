@@ -1,0 +1,138 @@
+"""Runs on several ranks end in the files of a run on one, byte for byte.
+
+ranks_command_test.py PROGRAM [CASE...]
+"""
+
+import json
+import random
+import signal
+import subprocess
+import time
+
+from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
+
+FILES = ["model.safetensors", "optimizer.safetensors", "run.json"]
+STEP = ["--accumulate", 12, "--dropout", 0.1, "--eval-every", 2, "--eval-batches", 3]
+LLAMA = ["--model", "llama-tiny", "--layers", 2, "--channels", 32, "--heads", 2, "--kv-heads", 1,
+         "--context", 32]
+
+
+class Ranks(Folder):
+    def run_on(self, ranks, *words, name=None, steps=4):
+        """Trains on these ranks, or on one without any; returns the run's folder."""
+        out = self.folder / (name or f"ranks-{ranks}")
+        on = ["--ranks", ranks] if ranks else []
+        status, printed, errors = self.train(*STEP, *words, *on, out=out, steps=steps)
+        self.assertEqual(status, 0, errors)
+        peak = printed.split("\npeak ")[1].split("\n")[0]
+        self.assertEqual(*[words.split()[-2] for words in f"{peak}".split(", ")], peak)
+        return out
+
+    def same(self, one, other):
+        for name in FILES:
+            theirs = (other / "latest" / name).read_bytes()
+            self.assertEqual((one / "latest" / name).read_bytes(), theirs, f"{other.name} {name}")
+
+    def sums(self, run):
+        return json.loads((run / "latest" / "run.json").read_text())["gradient_sums"]
+
+    def test_end_in_the_same_files_on_any_number(self):
+        alone = self.run_on(1)
+        self.assertEqual(self.sums(alone), "micro-batches")
+        for ranks in [2, 3, 12]:
+            self.same(alone, self.run_on(ranks))
+
+    def test_end_in_the_same_files_wherever_the_state_is(self):
+        for name, words in {"stochastic": ["--dtype", "bf16", "--rounding", "stochastic"],
+                            "masters": ["--dtype", "bf16", "--chunk-loss", 16, "--chunk-mlp", 16]}.items():
+            alone = self.run_on(1, *words, name=name)
+            for place in ["streamed", "cpu"]:
+                self.same(alone, self.run_on(4, *words, "--optimizer-state", place, name=name + place))
+
+    def test_train_a_llama_in_every_stage(self):
+        whole = self.run_on(12, *LLAMA, "--zero", 0, name="stage-0")
+        for stage in [1, 2]:
+            self.same(whole, self.run_on(12, *LLAMA, "--zero", stage, name=f"stage-{stage}"))
+
+    def test_of_stage_1_on_one_rank_is_a_run_without_ranks(self):
+        alone = self.run_on(None, name="without")
+        self.assertEqual(self.sums(alone), {"ranks": 1})
+        self.same(alone, self.run_on(1, "--zero", 1, name="one"))
+        self.assertEqual(self.sums(self.run_on(3, "--zero", 1)), {"ranks": 3})
+
+    def test_go_on_on_another_number(self):
+        whole = self.run_on(1, name="whole", steps=8)
+        out = self.run_on(4, "--checkpoint-every", 2, name="moving", steps=8)
+        self.same(whole, out)
+        parts = self.folder / "parts"
+        words = [*SHAPE, *STEP, "--data", self.text, "--out", parts, "--steps", 8,
+                 "--checkpoint-every", 2]
+        for ranks in [4, 2, 3, None]:
+            command = ["train", *words] if ranks == 4 else ["train", "--out", parts, "--resume"]
+            on = ["--ranks", ranks] if ranks else []
+            run = subprocess.Popen([PROGRAM, *map(str, [*command, *on, "--log", parts.with_suffix(f".{ranks}")])],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, errors="replace")
+            log, until = parts.with_suffix(f".{ranks}"), random.randint(2, 8)
+            while ranks and run.poll() is None and last_step(log) < until:
+                time.sleep(0.002)
+            if ranks and run.poll() is None:
+                run.send_signal(random.choice([signal.SIGKILL, signal.SIGTERM]))
+            errors = run.communicate(timeout=300)[1]
+            self.assertIn(run.returncode, [0, -signal.SIGKILL, 130], errors)
+            if not (parts / "latest").exists():
+                return  # killed before its first checkpoint: nothing can go on
+        self.same(whole, parts)
+
+    def test_say_when_the_order_of_sums_changes(self):
+        self.run_on(None, "--checkpoint-every", 2, name="run", steps=4)
+        words = ["--out", self.folder / "run", "--resume", "--steps", 6, "--ranks", 2]
+        status, printed, errors = spool("train", *words)
+        self.assertEqual(status, 0, errors)
+        self.assertIn("from step 5 on, losses differ in their last bits", printed)
+
+    def test_refuse_what_cannot_be_divided(self):
+        self.refused(self.train(*STEP, "--ranks", 5), 1, "1, 2, 3, 4, 6 or 12 ranks", "not 5")
+        self.refused(self.train(*STEP, "--zero", 1), 1, "--zero", "--ranks")
+        self.refused(self.train(*STEP, "--rank-timeout", 9), 1, "--rank-timeout", "--ranks")
+        self.refused(self.train(*STEP, "--mesh", "data=2", "--ranks", 3), 1, "--mesh data=2", "3")
+        self.refused(self.train(*STEP, "--mesh", "tensor=2"), 1, "--mesh", "data=N")
+        words = ["--tokens-per-step", 16 * 9, "--ranks", 2]
+        self.refused(self.train(*words), 1, "9 rows", "2 ranks", "multiple of 32 tokens")
+        for ranks in ["0", "-1", "two"]:
+            self.assertNotEqual(self.train(*STEP, "--ranks", ranks)[0], 0)
+
+    def test_one_sentence_says_why_a_run_does_not_begin(self):
+        self.refused(self.train(*STEP, "--ranks", 4, "--memory", "1kB"), 1, "--memory")
+        self.assertEqual(self.train(*STEP, "--ranks", 2)[0], 0)
+        self.refused(self.train(*STEP, "--ranks", 2), 1, "already has a run")
+
+    def test_foretell_without_training(self):
+        printed = self.train(*STEP, "--ranks", 4, "--dry-run")[1]
+        out = self.run_on(4)
+        self.assertTrue((out / "latest").exists())
+        log = self.folder / "log"
+        self.assertEqual(self.train(*STEP, "--ranks", 4, "--log", log, out=self.folder / "b")[0], 0)
+        self.assertEqual({e["peak_bytes"] for e in self.log(log) if "loss" in e}, {self.foretold(printed)})
+
+    def test_make_up_micro_batches_for_all_of_them(self):
+        log = self.folder / "log"
+        status, _, errors = self.train("--mesh", "data=3", "--log", log)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual([e["tokens"] for e in self.log(log) if "loss" in e], [96, 192, 288])
+
+    def test_a_signal_saves_after_the_same_step_of_all(self):
+        log = self.folder / "log"
+        words = [*SHAPE, *STEP, "--data", self.text, "--out", self.out, "--log", log, "--ranks", 4]
+        run = subprocess.Popen([PROGRAM, "train", *map(str, words), "--steps", "1000000"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace")
+        while run.poll() is None and last_step(log) < 2:
+            time.sleep(0.002)
+        run.send_signal(signal.SIGTERM)
+        errors = run.communicate(timeout=60)[1]
+        self.assertEqual(run.returncode, 130, errors)
+        stored = json.loads((self.out / "latest" / "run.json").read_text())
+        self.assertEqual(stored["step"], last_step(log))
+
+
+if __name__ == "__main__":
+    main()
