@@ -36,9 +36,9 @@ void store_table(const DeviceTable& table, const CalibrationRequest& request, Ca
   if (found.file.empty()) return;
   try {
     DeviceTable whole = table;
-    if (request.renewal != Renewal::replace) {
-      add_kernels(whole, load_table(found.file, table.device).kernels, Renewal::keep);
-    }
+    const DeviceTable stored = load_table(found.file, table.device);
+    for (const auto& [ranks, link] : stored.links) add_link(whole, ranks, link, Renewal::replace);
+    if (request.renewal != Renewal::replace) add_kernels(whole, stored.kernels, Renewal::keep);
     save_table(found.file, whole);
   } catch (const Error& error) {
     request.say(sentence("measured kernels are not kept for the next start: ", error.what()));
@@ -209,6 +209,7 @@ class Calibrator {
     table_.measured = std::move(found_.table.measured);
     found_.table = table_;
     found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
+    found_.machine.mesh = nominal_machine(found_.machine).mesh;
     for (KernelTime& k : needed_) {
       const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);
       k.seconds = seconds ? *seconds : kernel_seconds(found_.machine, k.name.c_str(), k.cost);

@@ -3,6 +3,7 @@
 #include "spool/planner/machines/device_table.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "spool/planner/machines/measured_device.h"
@@ -60,6 +61,43 @@ KernelTime read_kernel(const JsonField& field) {
   return kernel;
 }
 
+LinkKey read_link_key(const JsonField& field) {
+  constexpr std::array backends{"threads", "sockets", "mpi", "nccl"};
+  constexpr int max_ranks = 1 << 20;
+  LinkKey key{.backend = field.member("backend").string(),
+              .ranks = field.member("ranks").integer<int>(2, max_ranks)};
+  key.machines = field.member("machines").integer<int>(1, key.ranks);
+  field.expect(std::ranges::find(backends, key.backend) != backends.end(), excerpt(key.backend),
+               " is no way to exchange");
+  return key;
+}
+
+Link read_link(const JsonField& field) {
+  return {.seconds = positive(field.member("seconds"), max_seconds),
+          .bytes_per_second = positive(field.member("bytes_per_second"), max_rate)};
+}
+
+Links read_links(const JsonField& field) {
+  Links links;
+  for (const JsonField& link : field.items()) {
+    const bool is_new = links.emplace(read_link_key(link), read_link(link)).second;
+    link.expect(is_new, "a link is there twice");
+  }
+  return links;
+}
+
+json links_json(const Links& links) {
+  json all = json::array();
+  for (const auto& [key, link] : links) {
+    all.push_back({{"backend", key.backend},
+                   {"ranks", key.ranks},
+                   {"machines", key.machines},
+                   {"seconds", link.seconds},
+                   {"bytes_per_second", link.bytes_per_second}});
+  }
+  return all;
+}
+
 DeviceIdentity read_identity(const JsonField& field) {
   DeviceIdentity device;
   for (const JsonField& member : field.members()) device[member.key()] = member.string();
@@ -95,7 +133,9 @@ std::string format_table(const DeviceTable& table) {
   if (table.event_seconds > 0) {
     text += sentence(",\n  \"event_seconds\": ", json(table.event_seconds));
   }
-  text += sentence(",\n  \"disks\": ", json(table.disks), ",\n  \"kernels\": [");
+  text += sentence(",\n  \"disks\": ", json(table.disks));
+  if (!table.links.empty()) text += sentence(",\n  \"links\": ", links_json(table.links));
+  text += ",\n  \"kernels\": [";
   const char* comma = "\n    ";
   for (const KernelTime& k : table.kernels) {
     text += comma + format_kernel(k);
@@ -119,6 +159,7 @@ DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity* device
   for (const JsonField& disk : whole.member("disks").members()) {
     table.disks[disk.key()] = positive(disk, max_rate);
   }
+  if (const auto links = whole.find("links")) table.links = read_links(*links);
   const JsonField kernels = whole.member("kernels");
   for (const JsonField& kernel : kernels.items()) table.kernels.push_back(read_kernel(kernel));
   std::ranges::sort(table.kernels, before);
@@ -144,6 +185,16 @@ void add_kernels(DeviceTable& table, const std::vector<KernelTime>& kernels, Ren
       at->seconds = std::min(at->seconds, k.seconds);
     }
   }
+}
+
+void add_link(DeviceTable& table, const LinkKey& key, const Link& link, Renewal renewal) {
+  const auto [at, is_new] = table.links.emplace(key, link);
+  if (is_new || renewal == Renewal::keep) return;
+  Link& kept = at->second;
+  const bool lowers = renewal == Renewal::lower;
+  kept.seconds = lowers ? std::min(kept.seconds, link.seconds) : link.seconds;
+  kept.bytes_per_second =
+      lowers ? std::max(kept.bytes_per_second, link.bytes_per_second) : link.bytes_per_second;
 }
 
 DeviceTable load_table(const std::filesystem::path& path, const DeviceIdentity& device) {
@@ -173,6 +224,13 @@ void save_table(const std::filesystem::path& path, const DeviceTable& table) {
   std::error_code none;
   std::filesystem::create_directories(path.parent_path(), none);
   write_text_file_atomically(path, format_table(table));
+}
+
+void store_link(const std::filesystem::path& path, const DeviceIdentity& device, const LinkKey& key,
+                const Link& link, Renewal renewal) {
+  DeviceTable table = load_table(path, device);
+  add_link(table, key, link, renewal);
+  save_table(path, table);
 }
 
 }  // namespace spool

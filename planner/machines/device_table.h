@@ -9,6 +9,8 @@
 //     "rates": {"bytes_per_second": 2.1e10, ...},
 //     "event_seconds": 2.1e-6,
 //     "disks": {"/tmp": 1.2e9},
+//     "links": [{"backend": "threads", "ranks": 4, "machines": 1, "seconds": ...,
+//                "bytes_per_second": ...}, ...],             between ranks, if any was measured
 //     "kernels": [{"name": "matmul", "dtype": "f32", "flops": ..., "bytes": ..., "seconds": ...},
 //                 ...]
 //   }
@@ -27,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "spool/planner/machines/links.h"
 #include "spool/runtime/meta/kernel_times.h"
 #include "spool/runtime/stream.h"
 
@@ -48,7 +51,8 @@ struct DeviceTable {
   std::optional<Machine> rates = {};  // without name, architecture and kernels
   double event_seconds = 0;           // of a pair of timed events, which kernels' times are free of
   std::map<std::string, double> disks = {};  // by directory, bytes per second
-  std::vector<KernelTime> kernels = {};      // without repetitions, in the order of before()
+  Links links = {};
+  std::vector<KernelTime> kernels = {};  // without repetitions, in the order of before()
   std::optional<MeasuredDevice> measured = {};
 };
 
@@ -60,6 +64,9 @@ inline constexpr std::array enumerator_names<Renewal>{"keep", "lower", "replace"
 // Adds the kernels to the table; none may be given twice.
 void add_kernels(DeviceTable&, const std::vector<KernelTime>&, Renewal);
 
+// Adds a link to the table; Renewal::lower keeps the smaller latency and the larger rate.
+void add_link(DeviceTable&, const LinkKey&, const Link&, Renewal);
+
 // Returns a table without entries if there is no file.  Throws, naming the file and the field, if
 // the file is damaged or is the table of another device.
 DeviceTable load_table(const std::filesystem::path&, const DeviceIdentity&);
@@ -70,5 +77,9 @@ DeviceTable load_table_of_any_device(const std::filesystem::path&);
 bool is_table(const std::filesystem::path&);
 // Creates the folder; throws if the file cannot be written.
 void save_table(const std::filesystem::path&, const DeviceTable&);
+// Adds a link to the file of this device's table, with what others have stored there meanwhile.
+// Throws as load_table() and save_table() do.
+void store_link(const std::filesystem::path&, const DeviceIdentity&, const LinkKey&, const Link&,
+                Renewal);
 
 }  // namespace spool

@@ -35,17 +35,21 @@ Machine measure_machine(Device, DType of_products, int threads = 0);
 // file cannot be created.
 double measure_disk(const std::string& directory);
 
-// A machine from its data sheet, to rehearse for without having it; nothing if the name is not one
-// of machine_names().
+// A machine from its data sheet, to rehearse for without having it: one of machine_names(), or
+// ranks on several: "8xh200" has a rank on each device of a machine of eight, "2x8xh200" of two of
+// them.  Nothing if it is no such name.  Its own name is that of a device.
 std::optional<Machine> named_machine(std::string_view name);
-// Bytes of its memory by the data sheet; drivers leave at least this much free.
+// What is wrong with the numbers before a device's name ("0xh200"), for an error that begins with
+// the name; empty if they, or the device, are not what is wrong.
+std::string fault_of_numbers(std::string_view name);
+// Bytes of a device's memory by the data sheet; drivers leave at least this much free.
 std::optional<size_t> memory_of_named_machine(std::string_view name);
 std::vector<std::string> machine_names();
 
 // A machine of the same kind by a clock that no measurement enters: for a GPU the data sheet of the
 // nearest compute capability, with the link of a machine that is not here; for a cpu fixed rates,
-// of bf16 by how it multiplies that.  It decides what changes the order of sums, so that losses do
-// not depend on what was measured.
+// of bf16 by how it multiplies that.  It has the same ranks, by links that were not measured.  It
+// decides what changes the order of sums, so that losses do not depend on what was measured.
 Machine nominal_machine(const Machine&);
 
 }  // namespace spool

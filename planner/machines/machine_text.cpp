@@ -166,7 +166,8 @@ AbsentMachine cpu_machine(std::string_view text) {
                       .to_host_bytes_per_second = bytes / 2,  // read and written
                       .from_host_bytes_per_second = bytes / 2,
                       .host_memory_bytes_per_second = bytes,
-                      .launch_seconds = launch_seconds},
+                      .launch_seconds = launch_seconds,
+                      .mesh = {.link = link_by_memory(bytes)}},
           .memory = cpu.memory};
 }
 
@@ -194,10 +195,12 @@ AbsentMachine measured_machine(const std::string& file) {
   AbsentMachine absent{.machine = *std::move(table.rates),
                        .memory = table.measured->memory,
                        .host_memory = table.measured->host_memory,
-                       .disks = std::move(table.disks)};
+                       .disks = std::move(table.disks),
+                       .links = std::move(table.links)};
   absent.machine.name = table.measured->name;
   absent.machine.architecture = table.measured->architecture;
   absent.machine.kernels = std::make_shared<KernelTimes>(std::move(table.kernels));
+  absent.machine.mesh = nominal_machine(absent.machine).mesh;
   return absent;
 }
 
@@ -207,9 +210,19 @@ AbsentMachine described_machine(const std::string& text) {
   }
   const Words words = words_of(text);
   if (named_machine(words[0])) return sheet_machine(words);
+  const std::string fault = fault_of_numbers(words[0]);
+  check_word(fault.empty(), words[0], fault);
   fail_setting(ErrorKind::invalid, {"machine"}, "there is no machine '", text, "'; there are ",
-               fmt::format("{}", fmt::join(machine_names(), ", ")), ", ", text_of_a_cpu,
+               fmt::format("{}", fmt::join(machine_names(), ", ")),
+               ", ranks on several of one (8xh200, or 2x8xh200 on two machines), ", text_of_a_cpu,
                ", and files of measured devices");
+}
+
+// Of a device: without the numbers before its name.
+std::string name_without_numbers(const std::string& text) {
+  const std::string_view name = words_of(text).front();
+  const std::optional<Machine> sheet = named_machine(name);
+  return sheet ? text.substr(name.size() - sheet->name.size()) : text;
 }
 
 }  // namespace
@@ -217,8 +230,14 @@ AbsentMachine described_machine(const std::string& text) {
 AbsentMachine machine_from_text(const std::string& text) {
   if (is_machine_file(text)) return measured_machine(text);
   AbsentMachine absent = described_machine(text);
-  absent.machine.name = text;
+  absent.machine.name = name_without_numbers(text);
   return absent;
+}
+
+void give_ranks(AbsentMachine& absent, int ranks) {
+  if (ranks > 0) set_ranks(absent.machine, ranks);
+  const bool is_cpu = std::holds_alternative<CpuArchitecture>(absent.machine.architecture);
+  use_measured_link(absent.machine, absent.links, is_cpu ? "threads" : "nccl");
 }
 
 bool is_machine_file(const std::string& text) {

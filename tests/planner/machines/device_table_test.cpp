@@ -18,6 +18,9 @@ DeviceTable some_table() {
           .rates = Machine{.f32_flops = 1e11 / 3, .launch_seconds = 1e-6 / 7},
           .event_seconds = 1e-6 / 3,
           .disks = {{"/tmp", 1e9 / 3}},
+          .links = {{{"mpi", 16, 1}, {.seconds = 1e-3, .bytes_per_second = 2e9}},
+                    {{"mpi", 16, 2}, {.seconds = 1e-4, .bytes_per_second = 1e9}},
+                    {{"threads", 4, 1}, {.seconds = 1e-5 / 3, .bytes_per_second = 1e10 / 3}}},
           .kernels = {{"add", {.bytes = 12}, 0.1},
                       {"matmul", {.flops = 2e9 / 3, .bytes = 7, .dtype = DType::bf16}, 1e-3 / 3}}};
 }
@@ -32,6 +35,10 @@ TEST(DeviceTable, IsReadAsItWasWritten) {
   EXPECT_EQ(read.rates.value_or(Machine{}).launch_seconds, 1e-6 / 7);
   EXPECT_EQ(read.event_seconds, 1e-6 / 3);
   EXPECT_EQ(read.disks, some_table().disks);
+  ASSERT_EQ(read.links.size(), 3u);
+  EXPECT_EQ(read.links.at({"threads", 4, 1}).seconds, 1e-5 / 3);
+  EXPECT_EQ(read.links.at({"threads", 4, 1}).bytes_per_second, 1e10 / 3);
+  EXPECT_EQ(read.links.at({"mpi", 16, 2}).seconds, 1e-4);
   ASSERT_EQ(read.kernels.size(), 2u);
   EXPECT_TRUE(same_kernel(read.kernels[1], some_table().kernels[1]));
   EXPECT_EQ(read.kernels[1].seconds, some_table().kernels[1].seconds);
@@ -76,6 +83,16 @@ TEST(DeviceTable, ThatIsDamagedIsRefused) {
   refused("\"flops\":0.0", "\"flops\":-4", {"kernels[0].flops"});
   refused("\"dtype\":\"bf16\"", "\"dtype\":\"bf17\"", {"kernels[1].dtype"});
   refused("\"name\":\"add\"", "\"name\":\"\"", {"kernels[0]"});
+  refused("\"backend\":\"mpi\"", "\"backend\":\"mpy\"", {"links[0]", "mpy"});
+  refused("\"backend\":\"mpi\"", "\"backend\":7", {"links[0].backend"});
+  refused("\"machines\":2", "\"machines\":17", {"links[1].machines"});
+  refused("\"machines\":2", "\"machines\":1", {"links[1]", "twice"});
+  refused("\"ranks\":16", "\"ranks\":1", {"links[0].ranks"});
+  refused("\"ranks\":4", "\"ranks\":-4", {"links[2].ranks"});
+  refused("\"seconds\":0.0001", "\"seconds\":0", {"links[1].seconds"});
+  refused("\"bytes_per_second\":1000000000.0", "\"bytes_per_second\":-1",
+          {"links[1].bytes_per_second"});
+  refused("\"ranks\":4,", "", {"links[2].ranks"});
   refused(whole.substr(whole.size() / 2), "", {"damaged.json"});
   refused(whole, "", {"damaged.json"});
 }

@@ -120,12 +120,51 @@ TEST(MachineText, WithAWordTooManyIsRefused) {
   refused("h200,link=2GB/s,link=4GB/s", {"'link=4GB/s' is a word too many"});
 }
 
+TEST(MachineText, MayHaveARankOnEachOfSeveralDevices) {
+  const AbsentMachine eight = machine_from_text("8xh200");
+  EXPECT_EQ(eight.machine.name, "h200");
+  EXPECT_EQ(eight.machine.mesh.ranks, 8);
+  EXPECT_EQ(eight.memory, machine_from_text("h200").memory);
+  const AbsentMachine words = machine_from_text("2x4xrtx4090,400GiB,link=6GB/s");
+  EXPECT_EQ(words.machine.name, "rtx4090,400GiB,link=6GB/s");
+  EXPECT_EQ(words.machine.mesh.ranks, 8);
+  EXPECT_EQ(words.machine.mesh.ranks_of_machine, 4);
+  EXPECT_EQ(words.memory, 400 * GiB);
+  EXPECT_EQ(words.machine.to_host_bytes_per_second, 6e9);
+  EXPECT_EQ(machine_from_text("h200").machine.mesh.ranks, 0);
+  const Machine cpu = machine_from_text("cpu:4,avx2,2GHz,40GB/s").machine;
+  EXPECT_EQ(cpu.mesh.link.bytes_per_second, link_by_memory(32e9).bytes_per_second);
+}
+
+TEST(MachineText, GivesRanksThatASettingMayGiveToo) {
+  AbsentMachine eight = machine_from_text("8xh200");
+  give_ranks(eight, 0);
+  EXPECT_EQ(eight.machine.mesh.ranks, 8);
+  give_ranks(eight, 8);
+  EXPECT_EQ(eight.machine.mesh.ranks, 8);
+  expect_error(ErrorKind::invalid, {"has 8"}, [&] { give_ranks(eight, 2); });
+  AbsentMachine one = machine_from_text("h200");
+  give_ranks(one, 0);
+  EXPECT_EQ(one.machine.mesh.ranks, 0);
+}
+
+TEST(MachineText, OfRanksHasNumbersThatCanBe) {
+  for (const std::string text : {"0xh200", "xh200", "3x4x5xh200", "99999xh200", "2x17xh200"}) {
+    refused(text, {"'" + text + "' has no number of ranks", "8xh200", "2x8xh200"});
+  }
+  refused("0xrtx4090,400GiB", {"'0xrtx4090' has no number", "8xrtx4090"});
+  refused("8x", {"there is no machine '8x'", "h200", "8xh200", "2x8xh200"});
+  refused("8xh2000", {"there is no machine '8xh2000'"});
+  refused("8xcpu:4,avx2,2GHz,40GB/s", {"there is no machine"});
+}
+
 TEST(MachineText, OfAFileIsAMeasuredDevice) {
   const TemporaryDirectory folder;
   const DeviceTable table{
       .device = {{"device", "cpu"}},
       .rates = Machine{.f32_flops = 1e11, .bf16_flops = 3e11, .launch_seconds = 1e-6},
       .disks = {{"/fast", 3e9}},
+      .links = {{{"threads", 3, 1}, {.seconds = 1e-5, .bytes_per_second = 7e9}}},
       .kernels = {{"add", {.bytes = 12}, 0.25}},
       .measured = MeasuredDevice{
           .name = "a cpu",
@@ -147,6 +186,16 @@ TEST(MachineText, OfAFileIsAMeasuredDevice) {
   const double* seconds = absent.machine.kernels->find("add", {.bytes = 12});
   ASSERT_TRUE(seconds);
   EXPECT_EQ(*seconds, 0.25);
+  const auto rate_of_ranks = [&](int ranks) {
+    AbsentMachine with_ranks = absent;
+    give_ranks(with_ranks, ranks);
+    EXPECT_EQ(with_ranks.machine.mesh.ranks, ranks);
+    return with_ranks.machine.mesh.link.bytes_per_second;
+  };
+  const double nominal = link_by_memory(20e9).bytes_per_second;
+  EXPECT_EQ(absent.machine.mesh.link.bytes_per_second, nominal);
+  EXPECT_EQ(rate_of_ranks(3), 7e9);
+  EXPECT_EQ(rate_of_ranks(2), nominal);
 }
 
 TEST(MachineText, NamesAFileByItsPlace) {
