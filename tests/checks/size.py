@@ -25,6 +25,7 @@ CORE_LINES = 24_000
 CORE = ["runtime", "autograd", "planner", "models/steps", "models/optimizers"]
 BESIDE_CORE = ["runtime/cuda", "runtime/ranks", "autograd/checks"]
 BESIDE_CORE += ["planner/report", "planner/machines", "planner/search/bound"]
+BESIDE_CORE += ["models/steps/exchange"]
 ROW = re.compile(r"(\S+) +([\d,]+)(?: +(\S.*))?$")
 HEAD = "# The lines of each room, and why it has them.  python3 tests/checks/size.py --update counts.\n"
 

@@ -96,8 +96,8 @@ class Ranks(Folder):
         self.refused(self.train(*STEP, "--rank-timeout", 9), 1, "--rank-timeout", "--ranks")
         self.refused(self.train(*STEP, "--mesh", "data=2", "--ranks", 3), 1, "--mesh data=2", "3")
         self.refused(self.train(*STEP, "--mesh", "tensor=2"), 1, "--mesh", "data=N")
-        words = ["--tokens-per-step", 16 * 9, "--ranks", 2]
-        self.refused(self.train(*words), 1, "9 rows", "2 ranks", "multiple of 32 tokens")
+        words = ["--data", self.text, "--seq", 16, "--tokens-per-step", 16 * 9, "--ranks", 2]
+        self.refused(spool("train", *words), 1, "9 rows", "2 ranks", "multiple of 32 tokens")
         for ranks in ["0", "-1", "two"]:
             self.assertNotEqual(self.train(*STEP, "--ranks", ranks)[0], 0)
 
