@@ -12,7 +12,8 @@ from html import escape
 
 WIDTH, LEFT, RIGHT = 1000, 92, 12  # pixels
 LANE, GAP, GRAPH = 26, 4, 100
-LANES = {1: "compute", 2: "copy out", 3: "copy in"}
+EXCHANGE = 6
+LANES = {1: "compute", 2: "copy out", 3: "copy in", EXCHANGE: "exchange"}
 COLOURS = {
     "forward": "#4e79a7",
     "replay": "#f2a03d",
@@ -31,7 +32,7 @@ def kind(event):
     if event["cat"] in {"copy", "wait"}:
         return event["cat"]
     if event["cat"] == "host":
-        return "disk"
+        return "copy" if event["tid"] == EXCHANGE else "disk"
     return next((phase for phase in COLOURS if event["name"].startswith(phase)), "other")
 
 

@@ -33,15 +33,16 @@ std::string percent(double part) {
                                    : fmt::format("{:.0f} %", percents);
 }
 
-std::string head(const RunOptions& o, const Machine& machine) {
+std::string head(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   const TrainingConfig& t = o.training;
   const ModelShape m = t.model.shape();
   return fmt::format(
       "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
       "{} on {}: {} rows of {} tokens{}\n",
       o.model, m.layers, m.heads.query, m.channels, m.context, m.vocabulary,
-      static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name, t.batch,
-      t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
+      static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype),
+      run.exchange ? ranks_in_words(*run.exchange, machine.name) : machine.name, t.batch, t.seq,
+      t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
 }
 
 // What the flags say about each layer.
@@ -113,6 +114,7 @@ std::string evaluation_words(const ChunkRows& rows) {
 std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   std::string lines;
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
+  if (run.exchange) say(division_in_words(*run.exchange));
   if (const int64_t rows = run.chunks.loss_rows)
     say(fmt::format("the loss in chunks of {} rows", rows));
   if (const int64_t rows = run.chunks.mlp_rows) say(fmt::format("MLPs in chunks of {} rows", rows));
@@ -139,6 +141,41 @@ std::string limit_rows(const PlannedRun& run) {
          (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
 }
 
+// The most that exchanges hold need not be at the peak.
+std::string exchange_row(const PlannedRun& run, size_t bytes) {
+  if (!run.exchange) return bytes == 0 ? "" : row(name(Purpose::exchange), format_bytes(bytes));
+  return row(name(Purpose::exchange), format_bytes(bytes),
+             "at the peak; at most " + format_bytes(run.exchange->max_bytes));
+}
+
+std::string peak_note(const PlannedRun& run) {
+  if (!run.exchange) return "";
+  const std::vector<size_t>& peaks = run.exchange->peaks;
+  if (peaks.empty()) return "of each rank";
+  return fmt::format("of rank {}, the most; the least is {}",
+                     std::ranges::max_element(peaks) - peaks.begin(),
+                     format_bytes(*std::ranges::min_element(peaks)));
+}
+
+// Ranks of a cpu share its memory.
+std::string sum_row(const CpuArchitecture* cpu, const PlannedRun& run) {
+  if (!cpu || !run.exchange || run.exchange->ranks < 2) return "";
+  const int shared = run.exchange->ranks_of_machine;
+  const int ranks = shared > 0 ? shared : run.exchange->ranks;
+  return row("  of a machine", format_bytes(static_cast<size_t>(ranks) * run.foretold.memory.peak),
+             fmt::format("its {} ranks together", ranks));
+}
+
+// What ranks send in a step, and how long it takes.
+std::string exchange_rows(const PlannedRun& run) {
+  if (!run.exchange) return "";
+  const ExchangeForetold& e = *run.exchange;
+  return row("exchanged a step", format_bytes(e.sent_bytes), sent_in_words(e)) +
+         row("  takes", format_seconds(e.seconds),
+             fmt::format("exposed {}, {} of the step", format_seconds(e.exposed_seconds),
+                         percent(e.exposed_seconds / run.foretold.seconds)));
+}
+
 std::string memory_rows(const Machine& machine, const PlannedRun& run) {
   const Report& foretold = run.foretold;
   std::string rows;
@@ -146,13 +183,14 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
   for (const Purpose p : enumerators<Purpose>()) {
     const size_t bytes = foretold.memory.at_peak_by[p];
     counted += bytes;
-    rows += row(name(p), format_bytes(bytes));
+    rows += p == Purpose::exchange ? exchange_row(run, bytes) : row(name(p), format_bytes(bytes));
   }
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
   return rows + row("between blocks", format_bytes(foretold.memory.peak - counted)) +
-         row(foretold_peak, format_bytes(foretold.memory.peak)) +
+         row(foretold_peak, format_bytes(foretold.memory.peak), peak_note(run)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
-         (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") + limit_rows(run) +
+         (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") + sum_row(cpu, run) +
+         limit_rows(run) +
          (run.program_bytes
               ? row("the program itself", format_bytes(run.program_bytes), "besides, about")
               : "") +
@@ -275,8 +313,9 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 }  // namespace
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
-  std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(run, machine) +
-                      memory_rows(machine, run) + time_rows(o, machine, run) + split_rows(run);
+  std::string table = head(o, machine, run) + placement_lines(o, run) +
+                      attention_rows(run, machine) + memory_rows(machine, run) +
+                      time_rows(o, machine, run) + exchange_rows(run) + split_rows(run);
   if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
     table +=
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back\n";

@@ -36,10 +36,11 @@ json region_chunks(const Plan& plan) {
   return chunks;
 }
 
-json by_purpose(const Report& foretold) {
+json by_purpose(const Report& foretold, bool has_ranks) {
   json bytes = json::object();
   for (const Purpose p : enumerators<Purpose>()) {
-    bytes[name(p)] = foretold.memory.at_peak_by[p];
+    const size_t of_purpose = foretold.memory.at_peak_by[p];
+    if (of_purpose > 0 || p != Purpose::exchange || has_ranks) bytes[name(p)] = of_purpose;
   }
   return bytes;
 }
@@ -81,6 +82,7 @@ json lanes_json(const std::vector<LaneCopy>& copies) {
                    {"begin_ms", copy.begin},
                    {"end_ms", copy.end},
                    {"bytes", copy.bytes}});
+    if (copy.lane == TraceLane::exchange) all.back()["exposed_ms"] = copy.exposed;
   }
   return all;
 }
@@ -92,6 +94,7 @@ json lane_totals_json(const std::vector<LaneTotal>& totals) {
                    {"copies", total.copies},
                    {"bytes", total.bytes},
                    {"busy_ms", total.busy}});
+    if (total.lane == TraceLane::exchange) all.back()["exposed_ms"] = total.exposed;
   }
   return all;
 }
@@ -274,7 +277,8 @@ json plan_report(const PlannedRun& run, const Machine& machine, const std::strin
        {"state_bytes_on_device", state_on_device(run)},
        {"host_bytes", run.foretold.host.peak},
        {"disk_bytes", run.foretold.disk.peak},
-       {"peak_bytes_by_purpose", by_purpose(run.foretold)}});
+       {"peak_bytes_by_purpose", by_purpose(run.foretold, run.exchange.has_value())}});
+  if (run.exchange) report.update(to_json(*run.exchange));
   report.update(shown(run, machine, model, frontier));
   if (!frontier.points.empty()) {
     report["frontier"] = frontier_report(frontier.points);

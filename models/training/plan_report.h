@@ -24,12 +24,19 @@
 //                                                            chunks would save; 0: at most 0.01
 //    "state_bytes_on_device": ..., "host_bytes": ..., "disk_bytes": ...,
 //    "peak_bytes_by_purpose": {"parameters": ..., ...},
+//    "ranks": 8, "ranks_of_machine": 8, "zero": 2,           of a run on ranks, with what a rank
+//    "buckets_in_flight": 2, "bucket_bytes": ...,            sends in a step, by name
+//    "exchange": {"sent_bytes": ..., "seconds": ..., "exposed_seconds": ..., "max_bytes": ...,
+//                 "list": [{"name": "gradients", "count": 8, "bytes": ..., "ms": ...}, ...]},
+//    "peak_bytes_by_rank": [...],                            where ranks differ in it
 //    "attention": {"forward": {"method": ..., "why": ...}, ...},     null on a cpu
 //    "layers": [{"ranges": [[0, 13]], "treatment": "recompute ln_1 gelu"}, ...],
 //    "memory": {...},                                        below
 //    "grid": {"rows": ["ln_1", ...], "layers": 12, "cells": [["keep", ...], ...]},
 //    "lanes": [{"lane": "copy out", "name": "ln_1 of layer 3", "begin_ms": ..., "end_ms": ...,
-//               "bytes": ...}, ...],                        the 2000 longest copies
+//               "bytes": ...}, ...],                        the 2000 longest copies; those of
+//                                                            "exchange" have "exposed_ms": [[begin,
+//                                                            end], ...], which nothing hides
 //    "lane_totals": [{"lane": "copy out", "copies": ..., "bytes": ..., "busy_ms": ...}, ...],
 //    "explanation": ["...", ...],                            the plan in sentences
 //    "frontier": [{"budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
@@ -45,7 +52,8 @@
 //
 //   {"micro_batches_shown": 3,          of more: the first, one in the middle and the last
 //    "step_peak_bytes": ...,            of the step; foretold_peak_bytes if peak_is_in says "step"
-//    "categories": ["parameters", "gradients", "optimizer", "inputs", "activations: embedding",
+//    "categories": ["parameters", "gradients", "optimizer", "inputs", "exchange",
+//                   "activations: embedding",
 //                   "activations: attention", "activations: mlp", ..., "workspace",
 //                   "copies in flight"],   those that occur, from the bottom to the top
 //    "times_ms": [...],                 the bytes of an instant hold until the next one; of two

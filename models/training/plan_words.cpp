@@ -33,6 +33,7 @@ class Sentences {
     say_what_layers_do();
     say_chunks_and_state();
     say_what_leaves();
+    if (run_.exchange) all_.push_back(sentence_of(*run_.exchange, seconds()));
     say_what_it_saves();
     say_the_bound();
     say_what_chunks_cost();

@@ -10,6 +10,7 @@
 
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_planner.h"
+#include "spool/models/training/exchange_foretold.h"
 #include "spool/models/training/rest_of_run.h"
 #include "spool/models/training/split_choice.h"
 #include "spool/planner/report/explanation.h"
@@ -38,6 +39,7 @@ CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& 
 struct PlannedRun : PlannedSteps {
   TrainingConfig config = {};             // with the chunks that were chosen, also of evaluations
   std::optional<SplitChoice> split = {};  // if its micro-batches were chosen
+  std::optional<ExchangeForetold> exchange = {};  // of a run on ranks
 };
 
 // Plans a run.

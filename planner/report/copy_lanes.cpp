@@ -3,20 +3,23 @@
 #include <algorithm>
 
 #include "spool/planner/report/allocation_words.h"
+#include "spool/planner/report/exposed_exchanges.h"
 #include "spool/planner/report/report_clock.h"
 #include "spool/runtime/check.h"
 
 namespace spool {
 namespace {
 
-// Copies and work on a file are shown, waits are not.
+// Copies, work on a file and exchanges are shown, waits are not.
 bool is_shown(const TraceSpan& span) {
-  const bool lane = span.lane == TraceLane::copy_out || span.lane == TraceLane::copy_in;
+  const bool lane = span.lane == TraceLane::copy_out || span.lane == TraceLane::copy_in ||
+                    span.lane == TraceLane::exchange;
   return lane && (span.activity == Activity::copy || span.activity == Activity::host);
 }
 
 std::string name_of(const TraceSpan& span, const LoggedAllocation* original,
                     const AllocationWords& words) {
+  if (span.lane == TraceLane::exchange) return span.name;
   if (!original) return span.context.is_copy() ? span.context.task : "optimizer state";
   const auto [value, layer] = words.value(*original);
   const char* file = "";
@@ -26,9 +29,23 @@ std::string name_of(const TraceSpan& span, const LoggedAllocation* original,
   return sentence(value, layer < 0 ? "" : sentence(" of layer ", layer), file);
 }
 
+// The parts of an exchange in these waits.
+std::vector<std::pair<double, double>> exposed_parts(const TraceSpan& exchange,
+                                                     const std::vector<Trace::Interval>& waits,
+                                                     const ReportClock& clock) {
+  std::vector<std::pair<double, double>> parts;
+  for (const auto& [wait_begin, wait_end] : waits) {
+    const double begin = std::max(wait_begin, exchange.begin),
+                 end = std::min(wait_end, exchange.end);
+    if (begin < end) parts.emplace_back(clock.ms(begin), clock.ms(end));
+  }
+  return parts;
+}
+
 std::vector<LaneCopy> all_copies(const RehearsedStep& step, const NamedNodes& nodes) {
   const AllocationWords words(nodes, step.allocations);
   const ReportClock clock(step);
+  const std::vector<Trace::Interval> waits = waits_for_exchanges(step.trace);
   std::vector<LaneCopy> copies;
   for (const TraceSpan& span : step.trace) {
     if (!is_shown(span)) continue;
@@ -39,6 +56,7 @@ std::vector<LaneCopy> all_copies(const RehearsedStep& step, const NamedNodes& no
                       .begin = clock.ms(span.begin),
                       .end = clock.ms(span.end),
                       .bytes = span.bytes || !original ? span.bytes : original->bytes});
+    if (span.lane == TraceLane::exchange) copies.back().exposed = exposed_parts(span, waits, clock);
   }
   return copies;
 }
@@ -51,6 +69,7 @@ std::vector<LaneTotal> totals_of(const std::vector<LaneCopy>& copies) {
     ++total->copies;
     total->bytes += copy.bytes;
     total->busy += copy.end - copy.begin;
+    for (const auto& [begin, end] : copy.exposed) total->exposed += end - begin;
   }
   return totals;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "spool/planner/report/exposed_exchanges.h"
 #include "spool/planner/report/timeline_json.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
@@ -32,20 +33,27 @@ std::string title(const TraceSpan& span) {
   return span.name;
 }
 
-int thread_of(TraceLane lane) { return static_cast<int>(lane) + 1; }
+// The lane of exchanges, which few traces have, comes after the others' numbers.
+int thread_of(TraceLane lane) {
+  constexpr std::array order{TraceLane::compute, TraceLane::copy_out, TraceLane::copy_in,
+                             TraceLane::update,  TraceLane::host,     TraceLane::exchange};
+  static_assert(order.size() == enumerator_names<TraceLane>.size());
+  return static_cast<int>(std::ranges::find(order, lane) - order.begin()) + 1;
+}
 
 // The events of one process.
 class Process {
  public:
   Process(int id, json& events) : id_(id), events_(events) {}
 
-  void introduce(const std::string& name) {
+  void introduce(const std::string& name, bool has_exchanges) {
     metadata("process_name", 0, {{"name", name}});
     metadata("process_sort_index", 0, {{"sort_index", id_}});
     for (const TraceLane lane : enumerators<TraceLane>()) {
+      if (lane == TraceLane::exchange && !has_exchanges) continue;
       const int thread = thread_of(lane);
       metadata("thread_name", thread, {{"name", spool::name(lane)}});
-      metadata("thread_sort_index", thread, {{"sort_index", thread}});
+      metadata("thread_sort_index", thread, {{"sort_index", static_cast<int>(lane) + 1}});
     }
   }
 
@@ -80,7 +88,7 @@ class Process {
   void show(const TraceSpan& span) {
     json& event =
         complete(title(span), spool::name(span.activity), span.lane, span.begin, span.end);
-    if (span.activity == Activity::copy) event["args"]["bytes"] = span.bytes;
+    if (span.activity == Activity::copy || span.bytes > 0) event["args"]["bytes"] = span.bytes;
     if (span.lane != TraceLane::host) event["args"]["live bytes"] = span.live;
   }
 
@@ -120,6 +128,19 @@ class Process {
   json& events_;
 };
 
+bool has_lane(const std::vector<TraceSpan>& spans, TraceLane lane) {
+  return std::ranges::find(spans, lane, &TraceSpan::lane) != spans.end();
+}
+
+// Seconds of work, without waits.
+double busy(const std::vector<TraceSpan>& spans, TraceLane lane) {
+  double sum = 0;
+  for (const TraceSpan& span : spans) {
+    if (span.lane == lane && span.activity != Activity::wait) sum += span.seconds();
+  }
+  return sum;
+}
+
 json summary(const std::vector<TraceSpan>& spans) {
   size_t kernels = 0, max_live = 0;
   for (const TraceSpan& span : spans) {
@@ -130,18 +151,30 @@ json summary(const std::vector<TraceSpan>& spans) {
   for (const TraceLane lane : {TraceLane::compute, TraceLane::copy_out, TraceLane::copy_in}) {
     waits[name(lane)] = waited(spans, lane);
   }
-  return {{"seconds", seconds(spans)},
-          {"kernels", kernels},
-          {"most_live_bytes", max_live},
-          {"waited_seconds", waits},
-          {"exposed_copies", exposed_copies(spans)}};
+  json summary{{"seconds", seconds(spans)},
+               {"kernels", kernels},
+               {"most_live_bytes", max_live},
+               {"waited_seconds", waits},
+               {"exposed_copies", exposed_copies(spans)}};
+  if (has_lane(spans, TraceLane::exchange)) {
+    summary["exchange_seconds"] = busy(spans, TraceLane::exchange);
+    summary["exposed_exchange_seconds"] = exposed_exchange_seconds(spans);
+  }
+  return summary;
 }
 
 }  // namespace
 
 double exposed_copies(const std::vector<TraceSpan>& spans) {
+  double waits = 0;
+  const std::vector<Trace::Interval> exchanges = waits_for_exchanges(spans);
+  for (const TraceSpan& span : spans) {
+    const bool is_wait = span.lane == TraceLane::compute && span.activity == Activity::wait;
+    const Trace::Interval when{span.begin, span.end};
+    if (is_wait && !std::ranges::binary_search(exchanges, when)) waits += span.seconds();
+  }
   const double whole = seconds(spans);
-  return whole > 0 ? waited(spans, TraceLane::compute) / whole : 0;
+  return whole > 0 ? waits / whole : 0;
 }
 
 json trace_json(const std::vector<NamedTrace>& traces) {
@@ -150,7 +183,7 @@ json trace_json(const std::vector<NamedTrace>& traces) {
   int id = 0;
   for (const NamedTrace& trace : traces) {
     Process process(++id, file["traceEvents"]);
-    process.introduce(trace.name);
+    process.introduce(trace.name, has_lane(trace.spans, TraceLane::exchange));
     process.show(trace.spans);
     file["otherData"][trace.name] = summary(trace.spans);
   }

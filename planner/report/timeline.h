@@ -17,7 +17,8 @@ struct NamedTrace {
   std::vector<TraceSpan> spans = {};
 };
 
-// The fraction of the trace's time in which compute waited for copies, between 0 and 1.
+// The fraction of the trace's time in which compute waited for copies or updates, between 0 and 1;
+// waits for exchanges between ranks are not among them (exposed_exchanges.h).
 double exposed_copies(const std::vector<TraceSpan>&);
 
 // Writes the traces to a file, whole or not at all.

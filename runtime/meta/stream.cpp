@@ -23,9 +23,9 @@ MetaStream::MetaStream(const Machine& machine, std::shared_ptr<Arena> memory)
 }
 
 void MetaStream::add_span(const char* name, Activity activity, const Cost& cost, double begin) {
-  const bool copies = activity == Activity::copy;
-  TraceSpan added = span(name, activity, copies ? static_cast<size_t>(cost.bytes) : 0);
-  if (!copies) added.cost = cost;
+  const bool moves = activity == Activity::copy || activity == Activity::host;
+  TraceSpan added = span(name, activity, moves ? static_cast<size_t>(cost.bytes) : 0);
+  if (!moves) added.cost = cost;
   trace()->add(added, {begin, now_});
 }
 
@@ -66,8 +66,9 @@ void MetaStream::copy_out(void*, const void*, size_t bytes) {
 
 void MetaStream::copy_in(void*, const void*, size_t bytes) { copy_from_host("copy in", bytes); }
 
-void MetaStream::host_work(const char* name, double seconds, std::function<void()>) {
-  advance(name, Activity::host, seconds);
+void MetaStream::host_work(const char* name, double seconds, std::function<void()> work) {
+  const auto* exchange = work.target<RehearsedExchange>();
+  advance(name, Activity::host, seconds, {.bytes = exchange ? exchange->sent : 0});
 }
 
 void MetaStream::repeat(size_t count, const std::function<void(size_t)>& work) {

@@ -50,13 +50,14 @@ void Communicator::exchange(const char* name, Messages out, Messages in, Stream&
   hash.add(std::string_view(name));
   hash.add(uint64_t{sent});
   list_ = hash.state();
-  double seconds = 0;
   if (queue.device().type == DeviceType::meta) {
     const Mesh& mesh = static_cast<const MetaStream&>(queue).machine().mesh;
-    seconds = std::max(seconds_over(mesh, /*between=*/false, out, in),
-                       seconds_over(mesh, /*between=*/true, out, in));
+    const double within = seconds_over(mesh, /*between=*/false, out, in),
+                 between = seconds_over(mesh, /*between=*/true, out, in);
+    return queue.host_work(name, std::max(within, between),
+                           RehearsedExchange{.sent = static_cast<double>(sent)});
   }
-  queue.host_work(name, seconds, [this, name, out = std::move(out), in = std::move(in)] {
+  queue.host_work(name, /*seconds=*/0, [this, name, out = std::move(out), in = std::move(in)] {
     move_now(name, out, in);
   });
 }

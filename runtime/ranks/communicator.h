@@ -34,6 +34,12 @@ class RankEnded final : public Error {
   explicit RankEnded(const std::string& why) : Error(ErrorKind::device, why) {}
 };
 
+// The host work of a rehearsed exchange, which does nothing; its span in a trace has the bytes.
+struct RehearsedExchange {
+  double sent = 0;  // bytes given to others
+  void operator()() const {}
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -50,8 +56,8 @@ class Communicator {
   virtual size_t workspace_bytes(const Messages& /*out*/, const Messages& /*in*/) const {
     return 0;
   }
-  // Enqueues on the queue: sends `out` and takes `in`.  The name is never freed.  All exchanges of a
-  // communicator are on one queue.
+  // Enqueues on the queue: sends `out` and takes `in`.  The name is never freed.  All exchanges of
+  // a communicator are on one queue.
   void exchange(const char* name, Messages out, Messages in, Stream& queue);
   // The same of host memory, now.  Not while an exchange is enqueued.
   void move_now(const char* name, const Messages& out, const Messages& in);

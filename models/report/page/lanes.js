@@ -1,7 +1,8 @@
 "use strict";
 
-// The copies between the device and elsewhere, a lane for each direction, over the times of the memory's
-// picture.  A lane is one path in milliseconds.
+// The copies between the device and elsewhere, a lane for each direction and one for exchanges between
+// ranks, over the times of the memory's picture.  A lane is one path in milliseconds; what nothing hides
+// of exchanges is another one over it.
 
 const LANE = 46;
 
@@ -16,13 +17,19 @@ function lanesOf(report) {
 
 // As much as there is room for.
 function laneWords(total, span, width) {
-  const words = `${total.lane}: ${plural(total.copies, "copy", "copies")}, ${bytes(total.bytes)}`;
-  const more = `${words}, busy ${milliseconds(total.busy_ms)} of ${milliseconds(span)}`;
+  const are = known(total.exposed_ms) ? plural(total.copies, "exchange") : plural(total.copies, "copy", "copies");
+  const words = `${total.lane}: ${are}, ${bytes(total.bytes)}`;
+  const exposed = known(total.exposed_ms) ? `, exposed ${milliseconds(total.exposed_ms)}` : "";
+  const more = `${words}, busy ${milliseconds(total.busy_ms)} of ${milliseconds(span)}${exposed}`;
   return [more, words].find((text) => textWidth(text) < width) ?? total.lane;
 }
 
 function lanePath(copies) {
   return copies.map(({begin_ms, end_ms}) => `M${begin_ms} 0H${end_ms}V1H${begin_ms}Z`).join("");
+}
+
+function exposedParts(copies) {
+  return copies.flatMap(({exposed_ms}) => exposed_ms ?? []).map(([begin_ms, end_ms]) => ({begin_ms, end_ms}));
 }
 
 function readLanePath(path) {
@@ -48,8 +55,11 @@ function drawLanes(place, report, lanes, end, width) {
     drawing.append(label(x.begin + 4, top + 15, words, {class: "lane-words halo"}));
     const move = `translate(${x.begin - ((x.end - x.begin) / (x.to - x.from)) * x.from} ${top + 21}) ` +
       `scale(${(x.end - x.begin) / (x.to - x.from)} 18)`;
-    drawing.append(shape("path", {d: lanePath(copies), transform: move, class: `copy lane${row % 3}`,
-                                  "data-lane": name, "vector-effect": "non-scaling-stroke"}));
+    const draw = (parts, look, lane) => drawing.append(shape("path", {
+      d: lanePath(parts), transform: move, class: look, "data-lane": lane, "vector-effect": "non-scaling-stroke"}));
+    draw(copies, `copy lane${row % 3}`, name);
+    const exposed = exposedParts(copies);
+    if (exposed.length > 0) draw(exposed, "copy exposed", `${name}, exposed`);
   });
   drawColumns(drawing, x, timeTicks(x.from, x.to, width / 110), bottom);
   const outline = box(0, 0, 0, 22, {class: "outline"});
@@ -59,8 +69,9 @@ function drawLanes(place, report, lanes, end, width) {
 }
 
 function copyWords(copy) {
+  const exposed = exposedParts([copy]).reduce((sum, part) => sum + part.end_ms - part.begin_ms, 0);
   return `${copy.lane}: ${copy.name}, ${bytes(copy.bytes)}, from ${milliseconds(copy.begin_ms)} ` +
-    `to ${milliseconds(copy.end_ms)}`;
+    `to ${milliseconds(copy.end_ms)}${exposed > 0 ? `, exposed ${milliseconds(exposed)}` : ""}`;
 }
 
 function copyAt(report, lanes, drawn, px, py) {
@@ -106,8 +117,10 @@ function lanesSection(report) {
   const all = (report.lane_totals ?? []).reduce((sum, total) => sum + total.copies, 0);
   const longest = all > copies.length
     ? ` Of ${whole(all)} copies the ${whole(copies.length)} longest are drawn.` : "";
+  const ranks = copies.some(({exposed_ms}) => known(exposed_ms))
+    ? ", and between ranks (what the device waits for is darker)" : "";
   const part = section("lanes", "Copies", copies.length
-    ? `What travels between the device, the host's memory and the disk, and when.${shownWords(report)}${longest}`
+    ? `What travels between the device, the host's memory and the disk${ranks}, and when.${shownWords(report)}${longest}`
     : "This plan copies nothing: what it does not keep it computes again.");
   if (copies.length === 0) return part;
   readLanes(part, report);

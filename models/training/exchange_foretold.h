@@ -1,0 +1,61 @@
+#pragma once
+
+// What a step's exchanges between ranks are foretold to send and to take, for tables, and as the
+// members of the JSON report (plan_report.h) that are of ranks.
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spool/planner/rehearsal.h"
+
+namespace spool {
+
+// All exchanges of a step with one name.
+struct ExchangesOfAName {
+  std::string name = {};  // "gradients", "parameters", "norms"
+  size_t count = 0;
+  size_t bytes = 0;  // sent by a rank
+  double seconds = 0;
+};
+
+struct ExchangeForetold {
+  int ranks = 0;
+  int ranks_of_machine = 0;   // 0: all of them
+  std::string launcher = {};  // "torchrun"; empty: the program itself
+  int zero = 2;
+  int64_t micro_batches = 1;  // of a rank
+  // Those of a step that the model would have without ranks, if it now has others.
+  int64_t rounded_from = 0;
+  int buckets_in_flight = 0;
+  size_t bucket_bytes = 0;
+  // Of a step, by what a rank sends.
+  size_t sent_bytes = 0;
+  double seconds = 0;                       // of exchanges and sums, on their queue
+  double exposed_seconds = 0;               // by which they make the step longer
+  std::vector<ExchangesOfAName> list = {};  // by their first exchange
+  size_t max_bytes = 0;  // of the device that exchanges hold (Purpose::exchange) at any time
+  std::vector<size_t> peaks = {};  // of each rank, if they differ
+
+  size_t sent(std::string_view name) const;  // by exchanges whose name begins so
+};
+
+// Of the step of a rank with all its micro-batches, rehearsed with RehearsalOptions::allocations:
+// the members from `sent_bytes` to `max_bytes`.
+ExchangeForetold exchanges_of(const RehearsedStep&);
+
+// "8 ranks of h200", "4 ranks by torchrun of h200", "16 ranks of h200, 8 on a machine".
+std::string ranks_in_words(const ExchangeForetold&, const std::string& machine);
+// "1 micro-batch a rank; ZeRO 2: gradients and state divided; 2 buckets of 16.0 MiB in flight".
+std::string division_in_words(const ExchangeForetold&);
+// "sent by a rank: 415 gradients, 208 parameters", beside the sum of all, in its unit.
+std::string sent_in_words(const ExchangeForetold&);
+// "Each of 8 ranks sends 623 MiB a step, in 24 exchanges; ...".
+std::string sentence_of(const ExchangeForetold&, double step_seconds);
+
+// The members "ranks", "zero", "buckets_in_flight" and "exchange" of a report (plan_report.h), and
+// "peak_bytes_by_rank" where they differ.
+nlohmann::json to_json(const ExchangeForetold&);
+
+}  // namespace spool

@@ -1,0 +1,70 @@
+// The table of a run on ranks.
+
+#include "spool/models/cli/plan_table.h"
+
+#include "spool/models/cli/terminal/width.h"
+#include "spool/planner/machines/machine.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr size_t MiB = size_t{1} << 20;
+
+class PlanTable : public ::testing::Test {
+ protected:
+  PlanTable() {
+    run_.search = SearchResult{};
+    run_.config = options_.training;
+    run_.foretold.seconds = 50e-3;
+    run_.foretold.memory.peak = 100 * MiB;
+  }
+  std::string table() const { return wrapped(plan_table(options_, machine_, run_), 77); }
+
+  RunOptions options_ = run_options({{"model", {"gpt2-tiny"}}});
+  Machine machine_ = *named_machine("h200");
+  PlannedRun run_;
+};
+
+TEST_F(PlanTable, OfRanksSaysWhatTheyExchange) {
+  run_.exchange = {.ranks = 8,
+                   .buckets_in_flight = 2,
+                   .bucket_bytes = 16 * MiB,
+                   .sent_bytes = 623 * MiB,
+                   .seconds = 2.2e-3,
+                   .exposed_seconds = 1.3e-3,
+                   .list = {{.name = "gradients", .bytes = 415 * MiB},
+                            {.name = "parameters", .bytes = 208 * MiB}},
+                   .max_bytes = 28 * MiB};
+  const std::string text = table();
+  for (const char* lines :
+       {" on 8 ranks of h200: ",
+        "\n  1 micro-batch a rank; ZeRO 2: gradients and state divided; 2 buckets of\n"
+        "      16.0 MiB in flight\n",
+        "\n  exchange                      0 B   at the peak; at most 28.0 MiB\n",
+        "\n  foretold peak             100 MiB   of each rank\n",
+        "\n  exchanged a step          623 MiB   sent by a rank: 415 gradients, 208\n"
+        "                                      parameters\n",
+        "\n    takes                    2.2 ms   exposed 1.3 ms, 2.6 % of the step"}) {
+    EXPECT_TRUE(contains(text, lines)) << lines << "\n" << text;
+  }
+  EXPECT_FALSE(contains(text, "together")) << "each has a GPU's memory";
+}
+
+TEST_F(PlanTable, OfRanksSaysWhereTheyDiffer) {
+  run_.exchange = {.ranks = 3, .peaks = {90 * MiB, 100 * MiB, 95 * MiB}};
+  EXPECT_TRUE(contains(table(), "of rank 1, the most; the least is 90.0 MiB")) << table();
+}
+
+TEST_F(PlanTable, OfRanksOnACpuHasTheirSum) {
+  machine_ = {.name = "a cpu", .architecture = CpuArchitecture{.threads = 2}};
+  run_.exchange = {.ranks = 4};
+  EXPECT_TRUE(contains(table(), "of a machine          400 MiB   its 4 ranks together")) << table();
+}
+
+TEST_F(PlanTable, WithoutRanksSaysNothingOfThem) {
+  for (const char* word : {"rank", "exchange", "ZeRO"}) EXPECT_FALSE(contains(table(), word));
+}
+
+}  // namespace
+}  // namespace spool::testing
