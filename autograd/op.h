@@ -96,8 +96,10 @@ class Op {
   // has a loss scale.
   virtual bool needs_loss_scale() const { return false; }
 
-  // Number of chunks, for attention of backward's parts, to shrink the scratch memory of its work.
+  // Number of chunks the work can be cut into, to shrink its scratch memory.
   virtual int64_t max_chunks(const Specs&) const { return 1; }
+  // The same of one launch of backward, in parts: Plan::chunks has them for ops with more than one.
+  virtual int64_t max_parts(const Specs&) const { return 1; }
 };
 
 }  // namespace spool

@@ -189,10 +189,10 @@ void Tape::add_outputs(NodeId id) {
   Specs specs;
   for (const ValueId v : n.inputs) specs.push_back(program_.values[v].spec);
   check_computable(*n.op, specs);
-  // The parts of attention's backward are one launch, which writes its gradient once.
-  const bool has_parts = n.op->kind() == OpKind::attention;
+  const int64_t max_parts = n.op->max_parts(specs);
+  const bool has_parts = max_parts > 1;  // of one launch, which writes its gradient once
   if (n.chunks > 1) {
-    const int64_t max = n.op->max_chunks(specs);
+    const int64_t max = std::max(n.op->max_chunks(specs), max_parts);
     check(n.chunks <= max || options_.chunk || has_parts, "plan: ", n.chunks, " chunks for node ",
           id, " (", n.op->name(), "), which can be cut into at most ", max);
     n.chunks = static_cast<int>(std::min<int64_t>(n.chunks, max));

@@ -21,6 +21,7 @@
 #include <optional>
 
 #include "shared/device.h"
+#include "shared/timed_benchmark.h"
 #include "spool/models/families/families.h"
 #include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/generator.h"
@@ -32,6 +33,7 @@ namespace spool {
 namespace {
 
 using benchmarks::median;
+using benchmarks::register_timed;
 using benchmarks::seconds_of;
 
 // Reads a model's parameters and does little else.
@@ -113,7 +115,7 @@ struct Case {
   Device device;
   ModelConfig model;
   DType dtype;
-  int64_t position;
+  int64_t position = 0;
 };
 
 void generate(benchmark::State& state, const Case& c) {
@@ -181,34 +183,20 @@ void batch(benchmark::State& state, const Case& c) {
   state.counters["times_one"] = rows * median(one) / median(many);
 }
 
-using Work = void (*)(benchmark::State&, const Case&);
-
-void add(const std::string& title, int iterations, const Case& c, Work work) {
-  benchmark::RegisterBenchmark(title.c_str(),
-                               [c, work](benchmark::State& state) {
-                                 try {
-                                   work(state, c);
-                                 } catch (const std::exception& e) {
-                                   state.SkipWithError(e.what());
-                                 }
-                               })
-      ->UseManualTime()
-      ->Iterations(iterations)
-      ->Unit(benchmark::kMillisecond);
-}
-
 void register_cases(Device device) {
   const bool cpu = device.type == DeviceType::cpu;
   for (const std::string name : {"gpt2-124m", cpu ? "smollm2-135m" : "llama-3.2-1b"}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       if (!cpu && dtype == DType::f32) continue;
       const std::string kind = sentence(name, '/', spool::name(dtype));
-      const ModelConfig model = model_preset(name)->config;
+      Case c{.device = device, .model = model_preset(name)->config, .dtype = dtype};
       for (const int64_t position : {64, 512, 1000}) {
-        add(sentence("generate/", kind, "/position:", position), 20,
-            {device, model, dtype, position}, generate);
+        c.position = position;
+        register_timed(sentence("generate/", kind, "/position:", position), 20,
+                       [c](benchmark::State& state) { generate(state, c); });
       }
-      add(sentence("batch/", kind), 5, {device, model, dtype, 0}, batch);
+      register_timed(sentence("batch/", kind), 5,
+                     [c](benchmark::State& state) { batch(state, c); });
     }
   }
 }

@@ -39,6 +39,7 @@
 #include "shared/device.h"
 #include "shared/onednn_products.h"
 #include "shared/step_products.h"
+#include "shared/timed_benchmark.h"
 #include "shared/token_batch.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/models/families/families.h"
@@ -257,17 +258,8 @@ void register_case(const std::string& what, const std::string& model, Case c, Wo
   if (work == step_on_cuda) {
     title += sentence("/chunk:", c.loss_chunk, c.graph ? "/graph" : "/kernel_by_kernel");
   }
-  benchmark::RegisterBenchmark(title.c_str(),
-                               [c, work](benchmark::State& state) {
-                                 try {
-                                   work(state, c);
-                                 } catch (const std::exception& e) {
-                                   state.SkipWithError(e.what());
-                                 }
-                               })
-      ->UseManualTime()
-      ->Iterations(7)
-      ->Unit(benchmark::kMillisecond);
+  benchmarks::register_timed(title, /*iterations=*/7,
+                             [c, work](benchmark::State& state) { work(state, c); });
 }
 
 void register_cpu_cases() {

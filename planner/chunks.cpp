@@ -123,8 +123,7 @@ Plan chunk_rows(const Program& program, int64_t rows) {
   for (const Node& node : program.nodes) {
     Specs in;
     for (ValueId v : node.inputs) in.push_back(program.values[v].spec);
-    const bool has_parts = node.op->kind() == OpKind::attention;
-    const int64_t max = has_parts ? 1 : node.op->max_chunks(in);
+    const int64_t max = node.op->max_chunks(in);
     plan.chunks.push_back(max > 1 ? static_cast<int>(ceil_div(max, rows)) : 1);
   }
   return plan;

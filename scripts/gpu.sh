@@ -128,7 +128,7 @@ for line in "${stages[@]}"; do
   export seconds
   echo "$(date +%s.%N) $name" >>"$stage_times"
   printf '\n== %s\n' "$name" >>"$log"
-  if [ "$seconds" -lt 10 ]; then
+  if [ "$seconds" -lt 15 ]; then
     result="left out" why="no time is left"
   else
     timeout --kill-after=5 "$seconds" bash scripts/gpu/stages.sh "$name" >>"$log" 2>&1

@@ -44,6 +44,7 @@ struct Borrowed final : Op {
   bool recomputable() const override { return op.recomputable(); }
   bool needs_loss_scale() const override { return op.needs_loss_scale(); }
   int64_t max_chunks(const Specs& in) const override { return op.max_chunks(in); }
+  int64_t max_parts(const Specs& in) const override { return op.max_parts(in); }
 };
 
 HostTensor to_host(const Tensor& t) {

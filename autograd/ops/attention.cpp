@@ -76,8 +76,8 @@ struct Attention final : Op {
                                .parts = b.chunks()});
   }
 
-  // Parts of backward, one for each key head of each text; one more leaves it to Spool's kernels.
-  int64_t max_chunks(const Specs& in) const override { return in[0].shape[0] * heads.key + 1; }
+  // A part for each key head of each text; one more leaves backward to Spool's kernels.
+  int64_t max_parts(const Specs& in) const override { return in[0].shape[0] * heads.key + 1; }
 
  private:
   double scale_of(const View& y) const {

@@ -71,18 +71,27 @@ struct Tiles {
   int64_t bands, spans;
 };
 
+// The tile of this block: where its rows begin, and its first neighbours along of_out and of_in.
+template <class T, class Out>
+struct Tile {
+  Row row;
+  int64_t to, from;
+  __device__ __forceinline__ Tile(const Tiles<T, Out>& k, int edge) {
+    int64_t number = quotient(blockIdx.x, k.spans);
+    to = (blockIdx.x - number * k.spans) * edge;
+    const int64_t bands = quotient(number, k.bands);
+    from = (number - bands * k.bands) * edge;
+    number = bands;
+    row.add(k.inner, number);
+    row.add(k.outer, number);
+  }
+};
+
 template <class T, class Out>
 __global__ void __launch_bounds__(tile_block) copy_tiles(Tiles<T, Out> k) {
   SPOOL_SHARED_2D(T, shared, tile, tile + 1);
   const int x = static_cast<int>(threadIdx.x) % tile, y = static_cast<int>(threadIdx.x) / tile;
-  int64_t number = quotient(blockIdx.x, k.spans);
-  const int64_t to = (blockIdx.x - number * k.spans) * tile;  // along of_out
-  const int64_t bands = quotient(number, k.bands);
-  const int64_t from = (number - bands * k.bands) * tile;  // along of_in
-  number = bands;
-  Row row;
-  row.add(k.inner, number);
-  row.add(k.outer, number);
+  const auto [row, to, from] = Tile(k, tile);
 #pragma unroll
   for (int j = y; j < tile; j += tile_rows) {
     if (to + j < k.of_out.extent && from + x < k.of_in.extent) {
@@ -111,14 +120,7 @@ __global__ void __launch_bounds__(tile_block) copy_wide_tiles(Tiles<T, Out> k) {
   SPOOL_SHARED_2D(T, shared, wide_tile, wide_tile + 4 / static_cast<int>(sizeof(T)));
   const int x = static_cast<int>(threadIdx.x) % wide_units * map_width,
             y = static_cast<int>(threadIdx.x) / wide_units;
-  int64_t number = quotient(blockIdx.x, k.spans);
-  const int64_t to = (blockIdx.x - number * k.spans) * wide_tile;  // along of_out
-  const int64_t bands = quotient(number, k.bands);
-  const int64_t from = (number - bands * k.bands) * wide_tile;  // along of_in
-  number = bands;
-  Row row;
-  row.add(k.inner, number);
-  row.add(k.outer, number);
+  const auto [row, to, from] = Tile(k, wide_tile);
   Raw<map_width, T> raw[passes];
 #pragma unroll
   for (int p = 0; p < passes; ++p) {
@@ -176,7 +178,7 @@ void launch_rows(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& ou
 template <class T, class Out>
 bool by_eights(const Tiles<T, Out>& all) {
   const auto whole = [](int64_t n) { return n % map_width == 0; };
-  bool eights =
+  const bool eights =
       (reinterpret_cast<uintptr_t>(all.in) | reinterpret_cast<uintptr_t>(all.out.data)) % 16 == 0 &&
       whole(all.of_in.extent) && whole(all.of_in.out) && whole(all.of_out.extent) &&
       whole(all.of_out.in) && std::min(all.of_in.extent, all.of_out.extent) >= tile;

@@ -26,24 +26,34 @@ TokenPass::TokenPass(Model& model, const Tensor& logits, Stream& stream)
 }
 
 void TokenPass::prepare(const KeyValueCache& cache) {
-  if (!inputs_ || cache.length() > 0 || !is_first_of(cache.rows())) return;
+  if (!inputs_ || cache.length() > 0 || known_.contains(cache.rows())) return;
   const std::vector<int32_t> zeros(static_cast<size_t>(cache.rows()));
   upload(/*place=*/0, {.tokens = zeros, .positions = zeros, .first = zeros});
   enqueue(cache, cache.capacity());
+  known_.insert(cache.rows());
 }
 
 void TokenPass::run(KeyValueCache& cache, const Rows& rows) {
   upload(cache.length(), rows);
   const int64_t needed = cache.length() + 1;
-  if (is_first_of(cache.rows()) || !stream_.captures() || stream_.trace()) {
+  if (!known_.contains(cache.rows()) || !stream_.captures() || stream_.trace()) {
     enqueue(cache, needed);
+    known_.insert(cache.rows());
   } else {
-    const int64_t read = rows_of_graph(needed, cache.capacity());
-    graphs_.begin(stream_);
-    graphs_.enqueue(
-        {cache.rows(), read}, [&] { enqueue(cache, read); }, stream_);
+    replay(cache, rows_of_graph(needed, cache.capacity()));
   }
   cache.advance(1);
+}
+
+void TokenPass::replay(const KeyValueCache& cache, int64_t rows) {
+  graphs_.begin(stream_);
+  try {
+    graphs_.enqueue(
+        {cache.rows(), rows}, [&] { enqueue(cache, rows); }, stream_);
+  } catch (...) {
+    graphs_.discard();
+    throw;
+  }
 }
 
 void TokenPass::upload(int64_t place, const Rows& rows) {

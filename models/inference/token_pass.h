@@ -35,8 +35,9 @@ class TokenPass {
 
  private:
   void upload(int64_t place, const Rows&);
+  // The work, which reads so many rows of the cache; and the same from its graph.
   void enqueue(const KeyValueCache&, int64_t rows);
-  bool is_first_of(int64_t texts) { return known_.insert(texts).second; }
+  void replay(const KeyValueCache&, int64_t rows);
 
   Model& model_;
   Stream& stream_;

@@ -37,8 +37,7 @@ PartsChoice::PartsChoice(const StepDescription& step, const Machine& machine) {
   for (const Node& node : whole.program.nodes) {
     Specs in;
     for (const ValueId v : node.inputs) in.push_back(whole.program.values[v].spec);
-    const bool has_parts = node.op->kind() == OpKind::attention;
-    if (has_parts) max = std::max(max, static_cast<int>(node.op->max_chunks(in)));
+    max = std::max(max, static_cast<int>(node.op->max_parts(in)));
   }
   std::vector<NodesInChunks> all = parts_of(whole.program, {});
   for (int parts = 1; parts < 2 * max; parts *= 2) {

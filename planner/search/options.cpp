@@ -194,8 +194,7 @@ std::vector<NodeId> nodes_run_again(const Program& program, const Segment& segme
 int64_t max_chunks(const Program& program, NodeId n) {
   Specs in;
   for (const ValueId v : program.nodes[n].inputs) in.push_back(program.values[v].spec);
-  const Op& op = *program.nodes[n].op;
-  return op.kind() == OpKind::attention ? 1 : op.max_chunks(in);
+  return program.nodes[n].op->max_chunks(in);
 }
 
 int64_t chunkable_rows(const Program& program, const Segment& segment) {

@@ -37,6 +37,7 @@ class WatchedOp final : public Op {
   bool recomputable() const override { return op_.recomputable(); }
   bool needs_loss_scale() const override { return op_.needs_loss_scale(); }
   int64_t max_chunks(const Specs& in) const override { return op_.max_chunks(in); }
+  int64_t max_parts(const Specs& in) const override { return op_.max_parts(in); }
 
   Specs infer(const Specs& in) const override {
     faults_.pass("infer");
