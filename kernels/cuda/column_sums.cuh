@@ -33,7 +33,8 @@ __device__ __forceinline__ void put_partials(const Floats<width>& sum, int64_t t
   partials[column] = total;
 }
 
-// Adds f(n, c) of every sum_warps-th row from n to `end`, four of them under way at a time.
+// Adds f(n, c) of every sum_warps-th row from n to `end`, four of them under way at a time.  A
+// product in f is rounded before it is added: nvcc might fuse the two for some of the rows alone.
 template <int width, class F>
 __device__ __forceinline__ void add_loaded(const F& f, int64_t n, int64_t end, int64_t c,
                                            Floats<width>& sum) {
@@ -49,7 +50,7 @@ __device__ __forceinline__ void add_loaded(const F& f, int64_t n, int64_t end, i
       const bool in_range = n + u * sum_warps < end;  // a sum, never -0, keeps its bits with + 0
       const Floats<width> x = f.floats(loaded[u]);
 #pragma unroll
-      for (int k = 0; k < width; ++k) sum.at[k] += in_range ? x.at[k] : 0;
+      for (int k = 0; k < width; ++k) sum.at[k] = __fadd_rn(sum.at[k], in_range ? x.at[k] : 0);
     }
   }
 }

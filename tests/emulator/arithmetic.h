@@ -21,6 +21,7 @@ inline float exp(float x) { return std::exp(x); }
 inline float exp2(float x) { return std::exp2(x); }
 inline float log(float x) { return std::log(x); }
 inline float power(float x, float y) { return std::pow(x, y); }
+inline float sum(float x, float y) { return x + y; }
 inline float quotient(float x, float y) { return x / y; }
 inline float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
 inline void sine_and_cosine_of_turns(float half_turns, float* sine, float* cosine) {
@@ -40,6 +41,7 @@ inline void sine_and_cosine_of_turns(float half_turns, float* sine, float* cosin
 #define __logf emulator::log
 #define __powf emulator::power
 #define __fdividef emulator::quotient
+#define __fadd_rn emulator::sum
 #define __fdiv_rn emulator::quotient
 #define sincospif emulator::sine_and_cosine_of_turns
 #define __fmaf_rn emulator::multiply_add
