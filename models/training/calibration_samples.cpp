@@ -4,6 +4,7 @@
 
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/planned_run.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -16,6 +17,29 @@ Policy policy_of_samples(const StepRequest& request) {
   Policy policy = request.given_policy();
   policy.in_chunks.clear();
   return policy;
+}
+
+// The parts of attention's backward in a sample: by turns the fewest and the most that occur.  They
+// are a run's own, cut as it has them, or else one, by cuDNN, and those that leave the backward to
+// Spool's kernels.  The time of others is scaled from the nearer.
+std::vector<NodesInChunks> parts_of_sample(const TrainingConfig& sample,
+                                           const TrainingConfig& run) {
+  std::vector<NodesInChunks> parts, own = parts_in(run.chunks.nodes);
+  std::ranges::sort(own, {}, &NodesInChunks::chunks);
+  read_program(sample, [&](const Program& program) {
+    parts = parts_of(program, {});
+    for (size_t i = 1; i < parts.size(); i += 2) {
+      Specs in;
+      const Node& node = program.nodes[parts[i].first];
+      for (const ValueId v : node.inputs) in.push_back(program.values[v].spec);
+      parts[i].chunks = static_cast<int>(node.op->max_parts(in));
+    }
+  });
+  for (size_t i = 0; i < parts.size() && !own.empty(); ++i) {
+    const int64_t of_run = (i % 2 == 0 ? own.front() : own.back()).chunks;
+    parts[i].chunks = static_cast<int>(ceil_div(of_run * sample.batch, run.batch));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -41,7 +65,10 @@ void add_samples(CalibrationRequest& request, const TrainingConfig& config,
   for (const TrainingConfig& sample : sample_configs(config)) {
     if (!has_more && sample.batch == config.batch && sample.seq == config.seq) continue;
     const StepDescription step = describe_step(sample);
+    std::vector<NodesInChunks> parts;
+    if (request.device.type == DeviceType::cuda) parts = parts_of_sample(sample, config);
     for (StepPlans& plans : calibration_plans(step, policy)) {
+      plans.step = with_parts(std::move(plans.step), parts);
       plans.spill_directory = steps.spill_directory;
       request.samples.push_back(measurable_step(step, plans));
     }

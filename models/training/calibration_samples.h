@@ -17,7 +17,7 @@ struct PlannedRun;
 std::vector<TrainingConfig> sample_configs(const TrainingConfig&);
 
 // Makes the request for the whole step one for its samples, unless the model has no more layers
-// than they have.
+// than they have.  On cuda, attention's backward runs there in the fewest and in the most parts.
 void add_samples(CalibrationRequest&, const TrainingConfig&, const StepRequest&);
 
 // Number of kernels of a run's step, and of those that the machine's table lacks: their time is

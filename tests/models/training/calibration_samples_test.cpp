@@ -10,6 +10,7 @@
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_options.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/bf16_products.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/runtime/temporary_directory.h"
@@ -158,6 +159,72 @@ TEST(CalibrationSamples, OfTwoLayersAreTheStep) {
   const Calibration found = calibrate(request_for(config, folder));
   EXPECT_TRUE(found.unmeasured.empty());
   EXPECT_EQ(found.measured, found.kernels.size());
+}
+
+// Two rows of 4 heads of 64 elements, which cuDNN computes.
+TrainingConfig on_h200() {
+  TrainingConfig config = six_layers(gpt2_preset("gpt2-tiny")->with("channels", 256));
+  config.dtype = DType::bf16;
+  config.batch = 2;
+  return config;
+}
+
+// What attention's backward costs.
+using Costs = std::set<std::pair<double, double>>;
+
+Costs backward_costs(const MeasurableWork& work) {
+  static const Machine h200 = *named_machine("h200");
+  Costs costs;
+  for (const KernelTime& k : rehearse_kernels(work, h200).launches) {
+    if (k.name == "attention_backward") costs.emplace(k.cost.flops, k.cost.bytes);
+  }
+  return costs;
+}
+
+std::vector<NodesInChunks> in_parts(const TrainingConfig& config, const std::vector<int>& of_each) {
+  std::vector<NodesInChunks> all;
+  read_program(config, [&](const Program& program) { all = parts_of(program, {}); });
+  for (size_t i = 0; i < all.size(); ++i) all[i].chunks = of_each[i % of_each.size()];
+  return all;
+}
+
+// Of the run's step, whose layers have these parts in turn.
+Costs costs_in_parts(const TrainingConfig& config, const std::vector<int>& of_each) {
+  const Plan plan = with_parts(Plan{}, in_parts(config, of_each));
+  return backward_costs(measurable_step(describe_step(config), {.step = plan}));
+}
+
+std::vector<Costs> costs_of_samples(const TrainingConfig& config, DeviceType device) {
+  CalibrationRequest request{.device = {device}};
+  add_samples(request, config, {});
+  std::vector<Costs> all;
+  for (const MeasurableWork& sample : request.samples) all.push_back(backward_costs(sample));
+  return all;
+}
+
+constexpr int own_kernel = 2 * 4 + 1;  // more parts than there are key heads
+
+TEST(CalibrationSamples, RunCudnnAndSpoolsKernel) {
+  const TrainingConfig config = on_h200();
+  const Costs both = costs_in_parts(config, {1, own_kernel}), one = costs_in_parts(config, {1});
+  EXPECT_EQ(both.size(), one.size() + costs_in_parts(config, {own_kernel}).size());
+  EXPECT_EQ(costs_of_samples(config, DeviceType::cuda).front(), both);
+  EXPECT_EQ(costs_of_samples(config, DeviceType::cpu).front(), one);
+}
+
+TEST(CalibrationSamples, RunTheFewestAndTheMostPartsOfTheRun) {
+  TrainingConfig config = on_h200(), one_row = config;
+  one_row.batch = 1;
+  config.chunks.nodes = in_parts(config, {4, 2, 8, 4});
+  const std::vector<Costs> samples = costs_of_samples(config, DeviceType::cuda);
+  EXPECT_EQ(costs_in_parts(config, {2, 8}).size(), 2U);
+  EXPECT_EQ(samples.front(), costs_in_parts(config, {2, 8}));
+  EXPECT_EQ(samples.back(), costs_in_parts(one_row, {1, 4})) << "parts of as many heads";
+  config.chunks.nodes = in_parts(config, {own_kernel});
+  for (const Costs& sample : costs_of_samples(config, DeviceType::cuda)) {
+    EXPECT_EQ(sample.size(), costs_in_parts(config, {own_kernel}).size());
+  }
+  EXPECT_EQ(costs_of_samples(config, DeviceType::cuda).back(), costs_in_parts(one_row, {5}));
 }
 
 }  // namespace
