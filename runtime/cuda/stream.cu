@@ -14,6 +14,7 @@
 #include "spool/runtime/cuda/handles.cuh"
 #include "spool/runtime/cuda/host_work.cuh"
 #include "spool/runtime/cuda/staging.cuh"
+#include "spool/runtime/cuda/trace_origin.cuh"
 #include "spool/runtime/memory/poison.h"
 #include "spool/runtime/units.h"
 
@@ -82,29 +83,6 @@ class RecentKernels {
   std::array<const char*, 8> names_{};
   size_t count_ = 0;
 };
-
-// An event with its host timestamp, late by the latency of one synchronize.
-struct Origin {
-  cuda::EventHandle event;
-  double host = 0;
-  explicit Origin(cuda::EventHandle recorded) : event(std::move(recorded)) {
-    check_call(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
-    host = host_clock();
-  }
-};
-
-// The times of two events on the host's clock; waits for them.
-Trace::Interval interval(const Origin& origin, const cuda::EventHandle& begin,
-                         const cuda::EventHandle& end) {
-  check_call(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
-  const auto since_origin = [&](const cuda::EventHandle& event) {
-    float milliseconds = 0;
-    check_call(cudaEventElapsedTime(&milliseconds, origin.event.get(), event.get()),
-               "cudaEventElapsedTime");
-    return origin.host + 1e-3 * static_cast<double>(milliseconds);
-  };
-  return {since_origin(begin), since_origin(end)};
-}
 
 }  // namespace
 
@@ -194,16 +172,20 @@ CudaStream::Timer CudaStream::start_timer() {
     check_call(cudaEventRecord(event.get(), state_->stream.get()), "cudaEventRecord");
     return event;
   };
-  std::shared_ptr<void>& origin = trace()->origin();
-  if (!origin) origin = std::make_shared<Origin>(record_now());
+  std::shared_ptr<void>& origins = trace()->origin();
+  if (!origins) origins = std::make_shared<cuda::TraceOrigins>();
+  auto& own = (*std::static_pointer_cast<cuda::TraceOrigins>(origins))[state_->index];
+  if (!own) own = std::make_shared<cuda::TraceOrigin>(record_now());
   return std::make_shared<cuda::EventHandle>(record_now());
 }
 
 void CudaStream::stop_timer(const Timer& timer, const char* name, Activity activity, size_t bytes) {
   const auto begin = std::static_pointer_cast<cuda::EventHandle>(timer);
   const auto end = std::static_pointer_cast<cuda::EventHandle>(start_timer());
-  const auto origin = std::static_pointer_cast<Origin>(trace()->origin());
-  trace()->add(span(name, activity, bytes), [=] { return interval(*origin, *begin, *end); });
+  const auto origins = std::static_pointer_cast<cuda::TraceOrigins>(trace()->origin());
+  trace()->add(span(name, activity, bytes), [origin = origins->at(state_->index), begin, end] {
+    return cuda::interval(*origin, *begin, *end);
+  });
 }
 
 template <class Work>

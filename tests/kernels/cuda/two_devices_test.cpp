@@ -148,6 +148,27 @@ TEST_F(TwoCudaDevices, AreTracedAndEnd) {
   second.reset();
 }
 
+// The times are on one clock, whichever device the work ran on.
+TEST_F(TwoCudaDevices, ShareATrace) {
+  CudaStream first(0, on_both), second(1, on_both);
+  const auto trace = std::make_shared<Trace>();
+  for (CudaStream* stream : {&first, &second, &first}) {
+    stream->trace(trace);
+    const Tensor x({Shape{100}}, *stream);
+    look_away_from(*stream);
+    launch(Fill{.out = x, .value = 1}, *stream);
+    stream->synchronize();
+  }
+  const std::vector<TraceSpan> spans = trace->spans();
+  ASSERT_EQ(spans.size(), 3u);
+  constexpr double hour = 3600;
+  for (const TraceSpan& span : spans) {
+    EXPECT_GE(span.begin, 0);
+    EXPECT_LE(span.begin, span.end);
+    EXPECT_LT(span.end, hour);
+  }
+}
+
 #if SPOOL_CUDA_EMULATED
 // On a GPU a context takes some hundred MB, and is refused where another program has the device.
 TEST(OneOfTwoCudaDevices, LeavesTheOtherAlone) {
