@@ -38,9 +38,12 @@ void check_usable(int index, const CudaDevice& device) {
   };
   const cudaError_t status = cudaSetDevice(index);
   (void)cudaGetLastError();
-  if (status == cudaErrorDevicesUnavailable) {
+  if (status == cudaErrorDevicesUnavailable &&
+      value_of(cudaDevAttrComputeMode, index) != cudaComputeModeDefault) {
     refuse(" lets no further program in, as its compute mode says (nvidia-smi -c DEFAULT allows ",
            "several); end the one that has it, or use another device");
+  } else if (status == cudaErrorDevicesUnavailable) {
+    refuse(" is in use by another program, or was lost by one; end that, or use another device");
   } else if (status == cudaErrorMemoryAllocation) {
     refuse(" has less free memory than CUDA's own context takes; end other programs on it, or use ",
            "another device");

@@ -40,20 +40,21 @@ SharedBudget& budget() {
 std::map<std::pair<int, const void*>, size_t> dynamic_limits;  // by device
 std::map<const void*, size_t> declared;
 
+std::string_view environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? text : "";
+}
+
 Device as_environment_says() {
-  const auto value = [](const char* name) {
-    const char* text = std::getenv(name);
-    return std::string_view(text ? text : "");
-  };
   Device d;
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
     const std::string_view list = visible;
     const auto named = std::count(list.begin(), list.end(), ',') + !list.empty();
     d.count = static_cast<int>(std::min<std::ptrdiff_t>(named, max_devices));
   }
-  d.fails_at = std::strtoull(value("EMULATOR_FAILS_AT").data(), nullptr, 10);
-  const std::string_view gpu = value("EMULATOR_GPU");
-  if (gpu == "exclusive") d.context = cudaErrorDevicesUnavailable;
+  d.fails_at = std::strtoull(environment("EMULATOR_FAILS_AT").data(), nullptr, 10);
+  const std::string_view gpu = environment("EMULATOR_GPU");
+  if (gpu == "exclusive" || gpu == "busy") d.context = cudaErrorDevicesUnavailable;
   if (gpu == "full") d.context = cudaErrorMemoryAllocation;
   if (gpu == "foreign") d.kernels = cudaErrorNoKernelImageForDevice;
   return d;
@@ -157,7 +158,10 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  const bool exclusive = emulator::environment("EMULATOR_GPU") == "exclusive";
   *value = attribute == cudaDevAttrMultiProcessorCount ? device().multiprocessors
+           : attribute == cudaDevAttrComputeMode
+               ? (exclusive ? cudaComputeModeExclusiveProcess : cudaComputeModeDefault)
            : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin
                ? int{emulator::SharedMemory::max_bytes}
            : attribute == cudaDevAttrComputeCapabilityMajor ? device().major

@@ -96,6 +96,7 @@ TEST(EmulatedProcesses, DoNotCollideOtherwise) {
 TEST(EmulatedProcesses, SayInASentenceWhyAGpuIsRefused) {
   const std::pair<const char*, std::vector<const char*>> all[] = {
       {"exclusive", {"device cuda:0: emulated GPU", "compute mode", "use another device"}},
+      {"busy", {"device cuda:0: emulated GPU is in use by another program", "another device"}},
       {"full", {"device cuda:0: emulated GPU", "CUDA's own context", "end other programs"}},
       {"foreign", {"device cuda:0: emulated GPU", "9.0", "-DCMAKE_CUDA_ARCHITECTURES=90"}}};
   for (const auto& [gpu, words] : all) {
@@ -104,6 +105,8 @@ TEST(EmulatedProcesses, SayInASentenceWhyAGpuIsRefused) {
       EXPECT_TRUE(contains(child.outcome(), word)) << child.outcome();
     }
     EXPECT_FALSE(contains(child.outcome(), "\n")) << child.outcome();
+    const bool blames_mode = contains(child.outcome(), "compute mode");
+    EXPECT_EQ(blames_mode, gpu == std::string_view("exclusive")) << child.outcome();
   }
 }
 

@@ -52,10 +52,12 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeMode = 20,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
 };
+enum cudaComputeMode { cudaComputeModeDefault = 0, cudaComputeModeExclusiveProcess = 3 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
@@ -100,8 +102,8 @@ struct Device {
 };
 // As the environment says at the start: the devices are those of CUDA_VISIBLE_DEVICES; fails_at is
 // EMULATOR_FAILS_AT; and EMULATOR_GPU may be one that CUDA refuses: "exclusive", as another program
-// has it for itself; "full", without memory for a context; "foreign", not of the architectures that
-// the kernels were compiled for.
+// has it for itself, by its compute mode; "busy", whatever its mode; "full", without memory for a
+// context; "foreign", not of the architectures that the kernels were compiled for.
 Device& device();
 
 size_t used_bytes(int device);  // by all processes that share its memory
