@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Takes the gradients of parameters as soon as a tape's backward has completed them.

@@ -19,10 +19,12 @@
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/planned_run.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/tokenizer.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/machines/machine_text.h"
+#include "spool/runtime/integer.h"
 #include "spool/runtime/log.h"
 
 namespace spool {
@@ -57,6 +59,7 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
   check(!o.given.contains("device"), "--device and --machine ", flags.machine,
         " both say where the run is planned for; give one of them");
   AbsentMachine absent = machine_from_text(flags.machine);
+  give_ranks(absent, o.training.ranks);
   Machine& machine = absent.machine;
   if (const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture)) {
     check(o.threads == 0 || o.threads == cpu->threads, "--machine ", flags.machine, " has ",
@@ -76,11 +79,13 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
 
 Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLength& sample) {
   o.device = device_of(o.device_name);
+  give_part_of_machine(o);
   auto choosing = std::make_optional<CommandWork>("choosing micro-batches");
   std::optional<SplitChoice> split = choose_split(o, sample);
   choosing.reset();
   const CommandWork work("measuring kernels");
-  const Machine machine = calibrate(calibration_of(o, given)).machine;
+  Machine machine = calibrate(calibration_of(o, given)).machine;
+  if (o.training.ranks > 0) machine.mesh = mesh_of_threads(o.training.ranks, /*rank=*/0, machine);
   return {machine, request_of(o, machine, given), std::move(split)};
 }
 
@@ -89,6 +94,16 @@ Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>&
                const SampleLength& sample) {
   return flags.machine == here ? this_place(o, given, sample)
                                : place_elsewhere(flags, o, given, sample);
+}
+
+// A machine that is named may have ranks; then micro-batches are as many as they can share.
+void take_ranks(const PlanFlags& flags, RunOptions& o) {
+  if (flags.machine == here) return;
+  const int ranks = machine_from_text(flags.machine).machine.mesh.ranks;
+  if (ranks == 0 || o.training.ranks > 0) return;
+  o.training.ranks = ranks;
+  if (o.given.contains("accumulate") || o.tokens_per_step) return;
+  o.training.accumulate = round_up(o.training.accumulate, int64_t{ranks});
 }
 
 // What is wrong with the text of a machine; a file is read later.
@@ -154,12 +169,14 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
+  take_ranks(flags, o);
   o.training.validate();
   const auto [machine, request, split] = place_of(flags, o, given_plan, sample);
   auto planning = std::make_optional<CommandWork>("planning");
   RunPlanner planner(o.training, request, sample, machine);
   PlannedRun run = planner.plan();
   run.split = split;
+  tell_rounding(run, o);
   o.training = run.config;
   Frontier frontier;
   if ((flags.frontier || !o.report.empty()) && !run.refusal) {

@@ -5,6 +5,7 @@
 // any model.  docs/public-headers.md says what is in each header.  Test your own ops with
 // spool/testing.h.
 
+#include "spool/autograd/gradient_sink.h"
 #include "spool/autograd/offload.h"
 #include "spool/autograd/op.h"
 #include "spool/autograd/ops.h"
@@ -53,4 +54,5 @@
 #include "spool/runtime/memory/layout.h"
 #include "spool/runtime/meta/stream.h"
 #include "spool/runtime/random.h"
+#include "spool/runtime/ranks/run_ranks.h"
 #include "spool/runtime/tensor.h"

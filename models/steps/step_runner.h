@@ -98,9 +98,9 @@ class StepRunner {
   // that this runner neither resumed nor saved; then it may be called again with another directory.
   void save(const std::string& directory);
 
-  // With ranks, calls work() on rank 0 alone, which may read the optimizer's state meanwhile, as the
-  // others answer for theirs; without, just calls it.  Returns whether it was done; if it throws,
-  // that is false on the others.  Between steps.
+  // With ranks, calls work() on rank 0 alone, which may read the optimizer's state meanwhile, as
+  // the others answer for theirs; without, just calls it.  Returns whether it was done; if it
+  // throws, that is false on the others.  Between steps.
   bool share_state(const std::function<void()>& work);
 
   // Host memory and disk in use; nothing where everything is kept on the device.

@@ -1,6 +1,8 @@
 #include "spool/models/training/planned_run.h"
 
+#include "spool/models/steps/exchange/row_pieces.h"
 #include "spool/models/steps/parts_choice.h"
+#include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
@@ -93,6 +95,27 @@ void divide_memory(RunRequest& request, int ranks) {
   request.steps.budget = std::min(request.steps.budget, request.capacity);
 }
 
+size_t bucket_bytes(const TrainingConfig& config) {
+  MetaStream stream{Machine{}};
+  TrainedModel model(config, Plan{}, stream);
+  const RowPieces pieces(model.parameters().trainable(), config.ranks);
+  const int64_t elements = pieces.piece_elements() * pieces.ranks();
+  return static_cast<size_t>(elements) * size_of(accumulator(config.dtype));
+}
+
+ExchangeForetold foretell_exchange(const PlannedRun& run, const Machine& machine) {
+  const TrainingConfig& config = run.config;
+  ExchangeForetold foretold =
+      exchanges_of(rehearse_step(describe_step(config), run.plans, machine, {.allocations = true}));
+  foretold.ranks = config.ranks;
+  foretold.ranks_of_machine = machine.mesh.ranks_of_machine;
+  foretold.zero = config.zero;
+  foretold.micro_batches = config.accumulate / config.ranks;
+  foretold.buckets_in_flight = run.plans.buckets_in_flight;
+  foretold.bucket_bytes = bucket_bytes(config);
+  return foretold;
+}
+
 }  // namespace
 
 StepDescription describe_step(const TrainingConfig& config, const Plan& evaluation) {
@@ -151,7 +174,7 @@ CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>
 
 RunPlanner::RunPlanner(const TrainingConfig& config, const RunRequest& given,
                        const SampleLength& sample, const Machine& machine)
-    : config_(config) {
+    : config_(config), machine_(machine) {
   RunRequest request = given;
   StepRequest& steps = request.steps;
   if (!steps.choose) steps.choose.emplace();
@@ -167,6 +190,19 @@ PlannedRun RunPlanner::of_run(PlannedSteps planned) const {
   run.config.chunks = run.chunks;
   run.config.evaluation = rest_->evaluation_rows(run.plans.step, run.budget, run.budget);
   return run;
+}
+
+PlannedRun RunPlanner::plan() {
+  PlannedRun run = of_run(steps_->plan());
+  if (run.config.ranks > 0 && !run.refusal) run.exchange = foretell_exchange(run, machine_);
+  return run;
+}
+
+void tell_rounding(PlannedRun& run, const RunOptions& o) {
+  const bool is_given = o.resume || o.tokens_per_step || o.given.contains("accumulate");
+  if (!run.exchange || is_given) return;
+  const int64_t usual = training_defaults(o).accumulate;
+  if (usual != run.config.accumulate) run.exchange->rounded_from = usual;
 }
 
 void read_program(const TrainingConfig& config, const std::function<void(const Program&)>& read) {

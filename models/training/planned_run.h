@@ -50,7 +50,7 @@ class RunPlanner {
   // not by the request's policy; those of its evaluations are kept while they fit.
   RunPlanner(const TrainingConfig&, const RunRequest&, const SampleLength&, const Machine&);
 
-  PlannedRun plan() { return of_run(steps_->plan()); }
+  PlannedRun plan();
   PlannedRun plan_within(size_t bytes) { return of_run(steps_->plan_within(bytes)); }
   StepPlanner& steps() { return *steps_; }
 
@@ -58,9 +58,13 @@ class RunPlanner {
   PlannedRun of_run(PlannedSteps) const;
 
   TrainingConfig config_;
+  Machine machine_;
   std::shared_ptr<RestOfRun> rest_;
   std::optional<StepPlanner> steps_;
 };
+
+// Says of a run on ranks that it has more micro-batches than its model would have without them.
+void tell_rounding(PlannedRun&, const RunOptions&);
 
 // Calls back with the program of a step that keeps every value, while its parameters exist.
 void read_program(const TrainingConfig&, const std::function<void(const Program&)>&);

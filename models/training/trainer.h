@@ -68,8 +68,8 @@ class Trainer {
   StepResult result() const { return runner_.result(); }
   bool runs_ahead() const { return runner_.runs_ahead(); }
 
-  // Calls work(), which may read the optimizer's state: with ranks on rank 0 alone, while the others
-  // answer.  Returns whether it was done; if it throws, that is false on the others.
+  // Calls work(), which may read the optimizer's state: with ranks on rank 0 alone, while the
+  // others answer.  Returns whether it was done; if it throws, that is false on the others.
   bool share_state(const std::function<void()>& work) { return runner_.share_state(work); }
 
   Evaluator& evaluator() { return model_.evaluator(); }

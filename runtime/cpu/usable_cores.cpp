@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "spool/runtime/control_groups.h"
+#include "spool/runtime/cpu/control_groups.h"
 
 namespace spool {
 namespace {

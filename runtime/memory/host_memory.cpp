@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "spool/runtime/control_groups.h"
+#include "spool/runtime/cpu/control_groups.h"
 
 namespace spool {
 namespace {

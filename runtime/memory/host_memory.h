@@ -1,7 +1,7 @@
 #pragma once
 
 // Bytes of host memory that this process may use, as Linux reports them in /proc and in the folders
-// of control groups (runtime/control_groups.h).
+// of control groups (runtime/cpu/control_groups.h).
 
 #include <cstddef>
 #include <filesystem>

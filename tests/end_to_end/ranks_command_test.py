@@ -13,8 +13,7 @@ from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
 
 FILES = ["model.safetensors", "optimizer.safetensors", "run.json"]
 STEP = ["--accumulate", 12, "--dropout", 0.1, "--eval-every", 2, "--eval-batches", 3]
-LLAMA = ["--model", "llama-tiny", "--layers", 2, "--channels", 32, "--heads", 2, "--kv-heads", 1,
-         "--context", 32]
+LLAMA = ["--model", "llama-tiny"]
 
 
 class Ranks(Folder):

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "spool/runtime/control_groups.h"
+#include "spool/runtime/cpu/control_groups.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/runtime/temporary_directory.h"
 

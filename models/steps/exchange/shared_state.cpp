@@ -1,5 +1,5 @@
-// Optimizer state that ranks divide, read in whole: rank 0 asks for a range of a row, and each of the
-// others answers with those elements of it that are its own.
+// Optimizer state that ranks divide, read in whole: rank 0 asks for a range of a row, and each of
+// the others answers with those elements of it that are its own.
 
 #include <algorithm>
 #include <cstring>

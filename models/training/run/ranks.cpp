@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "spool/planner/machines/links.h"
 #include "spool/planner/plan_json.h"
+#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/version.h"
 
@@ -53,8 +55,15 @@ json rows_to_json(const ChunkRows& rows) { return {{"loss", rows.loss}, {"mlp", 
 
 }  // namespace
 
-Mesh mesh_of(const RunSetup& run) {
-  return {.ranks = run.ranks->size(), .rank = run.ranks->rank()};
+void give_part_of_machine(RunOptions& o) {
+  if (o.training.ranks == 0) return;
+  check_setting(o.device.type == DeviceType::cpu, {"ranks", "device"},
+                "ranks on GPUs are not there yet; choose the cpu, or one GPU without ranks");
+  if (o.threads == 0) o.threads = std::max(usable_cores() / o.training.ranks, 1);
+}
+
+Mesh mesh_of_threads(int ranks, int rank, const Machine& machine) {
+  return {.ranks = ranks, .rank = rank, .link = link_by_memory(machine.bytes_per_second)};
 }
 
 void give_plan(const RunSetup& run) {
@@ -85,7 +94,7 @@ void take_plan(RunSetup& run) {
   config.evaluation = {.loss = rows(evaluation.member("loss")),
                        .mlp = rows(evaluation.member("mlp"))};
   run.machine.architecture = open_stream(o.device, Arena::granule, o.threads)->architecture();
-  run.machine.mesh = mesh_of(run);
+  run.machine.mesh = mesh_of_threads(run.ranks->size(), run.ranks->rank(), run.machine);
   RunRequest request = request_of(o, run.machine, plan_from_json(file.member("plan")).plan);
   request.steps.choose.emplace();
   request.steps.budget = file.member("budget").integer<size_t>();

@@ -9,8 +9,11 @@
 
 namespace spool {
 
-// The mesh of the run's ranks, on this rank.
-Mesh mesh_of(const RunSetup&);
+// Refuses a device on which ranks cannot run, and gives each its part of the processors, unless
+// threads are set.
+void give_part_of_machine(RunOptions&);
+// Ranks that are threads on this machine's cpu, by a nominal link.
+Mesh mesh_of_threads(int ranks, int rank, const Machine&);
 
 // On rank 0: gives the others the plan of a run that is not refused.
 void give_plan(const RunSetup&);

@@ -8,7 +8,6 @@
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/report.h"
-#include "spool/runtime/cpu/usable_cores.h"
 
 namespace spool {
 namespace {
@@ -120,13 +119,16 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     run.machine = std::move(found.machine);
     run.products = stored ? stored->products : found.products;
   }
-  if (run.ranks) run.machine.mesh = mesh_of(run);
+  if (o.training.ranks > 0) {
+    run.machine.mesh = mesh_of_threads(o.training.ranks, /*rank=*/0, run.machine);
+  }
   const RunRequest request = request_of(o, run.machine, run.given_plan);
   RunPlanner planner(o.training, request, run.sample.length, run.machine);
   {
     const LongWork planning(listeners, "planning");
     run.planned = planner.plan();
   }
+  tell_rounding(run.planned, o);
   run.planned.split = std::move(split);
   o.training = run.planned.config;
   if (!o.save_plan.empty() && !run.planned.refusal) {
@@ -214,15 +216,6 @@ void open_log(RunSetup& run) {
                                               resumed, *run.listeners));
 }
 
-// What a rank that does not write leaves to the one that does, and its part of the processors.
-void set_up_rank(RunSetup& run) {
-  RunOptions& o = run.options;
-  check_setting(o.device.type == DeviceType::cpu, {"ranks", "device"},
-                "ranks on GPUs are not there yet; take {device} cpu, or one GPU without {ranks}");
-  if (!run.writes()) o.log = o.trace = o.report = o.save_plan = "";
-  if (o.threads == 0) o.threads = std::max(usable_cores() / o.training.ranks, 1);
-}
-
 }  // namespace
 
 bool RunSetup::owes_evaluation() const {
@@ -238,7 +231,8 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
                .listeners = std::make_unique<RunListeners>(listener),
                .ranks = std::move(ranks)};
   RunOptions& o = run.options;
-  if (o.training.ranks > 0) set_up_rank(run);
+  give_part_of_machine(o);
+  if (!run.writes()) o.log = o.trace = o.report = o.save_plan = "";
   const std::optional<StoredRun> stored = find_stored_run(run);
   check_can_be_stored(o);
   check_run_settings(o);

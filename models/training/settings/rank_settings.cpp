@@ -1,4 +1,4 @@
-// The settings of ranks, which share the micro-batches of a step.
+// The settings of ranks, which share the micro-batches of a step, and as JSON in no run.json.
 
 #include <charconv>
 #include <cmath>

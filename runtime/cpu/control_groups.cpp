@@ -1,4 +1,4 @@
-#include "spool/runtime/control_groups.h"
+#include "spool/runtime/cpu/control_groups.h"
 
 #include <algorithm>
 #include <fstream>
