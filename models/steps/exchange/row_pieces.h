@@ -4,8 +4,8 @@
 //
 // The row is cut into buckets of one size, and each bucket into as many pieces as there are ranks:
 // piece p of the row is rank (p mod ranks)'s.  A rank's pieces, one of each bucket, are its own
-// row, which is as long on every rank.  A bucket is exchanged together; it has about an eighth of the
-// row, at most 4 Mi elements, rounded up to whole granules for each rank.
+// row, which is as long on every rank.  A bucket is exchanged together; it has about an eighth of
+// the row, at most 4 Mi elements, rounded up to whole granules for each rank.
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-// runs: numbers
+// runs: threads
 // Any number of ranks trains the same model with the same bits, and each rank reaches the peak that
 // was foretold.
 
