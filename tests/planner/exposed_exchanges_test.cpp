@@ -2,6 +2,8 @@
 
 #include "spool/planner/report/exposed_exchanges.h"
 
+#include <nlohmann/json.hpp>
+
 #include "spool/planner/report/timeline.h"
 #include "spool/planner/report/timeline_json.h"
 #include "spool/runtime/meta/stream.h"
