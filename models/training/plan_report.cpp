@@ -193,7 +193,8 @@ const char* part_with_peak(const PlannedRun& run, const Machine& machine, size_t
 json shown(const PlannedRun& run, const Machine& machine, const std::string& model,
            const Frontier& frontier) {
   TrainingConfig config = run.config;
-  config.accumulate = std::min(config.accumulate, distinct_micro_batches);
+  const int64_t ranks = std::max(config.ranks, 1);
+  config.accumulate = std::min(config.accumulate, distinct_micro_batches * ranks);
   const RehearsedStep step =
       rehearse_step(describe_step(config), run.plans, machine, {.allocations = true});
   NamedNodes nodes;
@@ -208,7 +209,7 @@ json shown(const PlannedRun& run, const Machine& machine, const std::string& mod
   const char* const part = part_with_peak(run, machine, step.report.memory.peak);
   const CopyLanes lanes = copy_lanes(step, nodes);
   json of_memory = memory_json(memory, step_phases(step, nodes.loss));
-  of_memory.update({{"micro_batches_shown", config.accumulate},
+  of_memory.update({{"micro_batches_shown", config.accumulate / ranks},
                     {"step_peak_bytes", step.report.memory.peak},
                     {"holes_bytes", step.report.memory.peak - memory.total[memory.peak]}});
   return {{"peak_is_in", part},

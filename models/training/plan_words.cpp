@@ -49,7 +49,9 @@ class Sentences {
   size_t peak() const { return run_.foretold.memory.peak; }
   double seconds() const { return run_.foretold.seconds; }
   // The trace and the memory show only some, if there are more micro-batches.
-  bool has_all_micro_batches() const { return run_.config.accumulate <= distinct_micro_batches; }
+  bool has_all_micro_batches() const {
+    return run_.config.step().micro_batches_of_rank() <= distinct_micro_batches;
+  }
 
   std::string limit_in_words() const {
     if (run_.has_budget) return "the budget is " + format_bytes(run_.limit);
@@ -72,9 +74,10 @@ class Sentences {
           run_.split->searched(), run_.split->all.size());
     }
     if (!has_all_micro_batches()) {
-      say("Of the {} micro-batches the first, one in the middle and the last are shown; the others "
+      say("Of the {} micro-batches{} the first, one in the middle and the last are shown; the "
+          "others "
           "repeat the one in the middle.",
-          c.accumulate);
+          c.step().micro_batches_of_rank(), c.ranks > 1 ? " of a rank" : "");
     }
   }
 
