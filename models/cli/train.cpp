@@ -36,10 +36,10 @@ RunOptions options_to_train(const CLI::App& command) {
 void train_on_ranks(const RunOptions& o) {
   set_rank_timeout(o.rank_timeout);
   RunPrinter printer;
-  run_ranks(o.training.ranks, [&](std::shared_ptr<Communicator> own) {
+  run_ranks(o.training.ranks, [&](const std::shared_ptr<Communicator>& own) {
     RunListener silent;
     RunListener& listener = own->rank() == 0 ? static_cast<RunListener&>(printer) : silent;
-    const RunSetup run = set_up_run(o, listener, std::move(own));
+    const RunSetup run = set_up_run(o, listener, own);
     train(run, interrupted);
   });
 }

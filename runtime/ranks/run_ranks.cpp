@@ -44,7 +44,7 @@ class FirstFailure {
 
 }  // namespace
 
-void run_ranks(int ranks, const std::function<void(std::shared_ptr<Communicator>)>& body) {
+void run_ranks(int ranks, const std::function<void(const std::shared_ptr<Communicator>&)>& body) {
   check(ranks > 0, "a program has at least one rank, not ", ranks);
   const std::vector<std::shared_ptr<Communicator>> all = ranks_of_threads(ranks);
   FirstFailure failure;

@@ -13,6 +13,6 @@ namespace spool {
 // body(r) for each rank, with its communicator, rank 0 on the calling thread; returns when all have
 // returned.  If one throws, the others' exchanges throw, too; then the first error is thrown, which
 // names the rank if it is not 0.
-void run_ranks(int ranks, const std::function<void(std::shared_ptr<Communicator>)>& body);
+void run_ranks(int ranks, const std::function<void(const std::shared_ptr<Communicator>&)>& body);
 
 }  // namespace spool

@@ -2,6 +2,8 @@
 
 #include "spool/models/training/run/ranks.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -12,8 +14,6 @@
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/version.h"
-
-extern char** environ;
 
 namespace spool {
 namespace {

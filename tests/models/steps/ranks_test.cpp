@@ -49,7 +49,7 @@ void collect_state(Optimizer& optimizer, std::vector<Bytes>& state) {
 
 // A rank's part of some steps.
 void train(const TransformerSizes& of, const StepConfig& config, const StepPlans& plans,
-           std::shared_ptr<Communicator> ranks, std::mutex& mutex, Trained& all) {
+           const std::shared_ptr<Communicator>& ranks, std::mutex& mutex, Trained& all) {
   CpuStream stream(size_t{64} << 20, 1);
   if (config.ranks > 0) stream.join(ranks);
   Transformer model(of, stream);
@@ -95,8 +95,8 @@ Trained train_on(int ranks, StepConfig config, const StepPlans& plans = {},
               .host_peaks = std::vector<size_t>(count),
               .sent = std::vector<size_t>(count)};
   std::mutex mutex;
-  run_ranks(std::max(ranks, 1), [&](std::shared_ptr<Communicator> own) {
-    train(of, config, plans, std::move(own), mutex, all);
+  run_ranks(std::max(ranks, 1), [&](const std::shared_ptr<Communicator>& own) {
+    train(of, config, plans, own, mutex, all);
   });
   return all;
 }
@@ -175,7 +175,7 @@ TEST(Ranks, TrainTheSameModelWhereverTheStateIs) {
 }
 
 TEST(Ranks, OneThatFailsEndsTheOthers) {
-  const auto fails = [&](std::shared_ptr<Communicator> own) {
+  const auto fails = [&](const std::shared_ptr<Communicator>& own) {
     CpuStream stream(size_t{64} << 20, 1);
     stream.join(own);
     Transformer model(sizes, stream);

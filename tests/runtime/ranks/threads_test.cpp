@@ -12,7 +12,7 @@
 namespace spool::testing {
 namespace {
 
-using Ranked = std::shared_ptr<Communicator>;
+using Ranked = const std::shared_ptr<Communicator>&;
 
 std::byte* bytes_of(std::vector<int>& numbers) {
   return reinterpret_cast<std::byte*>(numbers.data());
@@ -51,7 +51,7 @@ TEST(ThreadRanks, ExchangeMessagesOfAnySize) {
 }
 
 TEST(ThreadRanks, HaveEqualHashesOfEqualExchanges) {
-  const std::vector<Ranked> all = ranks_of_threads(2);
+  const std::vector<std::shared_ptr<Communicator>> all = ranks_of_threads(2);
   std::vector<uint64_t> lists(2);
   run_ranks(2, [&](Ranked ranks) {
     CpuStream queue(size_t{1} << 20, 1);
@@ -82,7 +82,7 @@ TEST(ThreadRanks, ThatGiveOtherMessagesThanAreTakenEnd) {
   expect_error(ErrorKind::invalid, {"gives rank", "other messages than that one takes"}, [] {
     run_ranks(2, [](Ranked ranks) {
       std::vector<int> numbers(4);
-      const auto bytes = static_cast<size_t>(4 * (1 + ranks->rank()));
+      const auto bytes = 4 * static_cast<size_t>(1 + ranks->rank());
       const int peer = 1 - ranks->rank();
       ranks->move_now("numbers", {{peer, bytes_of(numbers), bytes}},
                       {{peer, bytes_of(numbers), bytes}});
@@ -108,7 +108,7 @@ TEST(ThreadRanks, ThatAllThrowTheSameSayItOnceAsRank0) {
 TEST(ThreadRanks, OneThatDoesNotComeIsNamed) {
   set_rank_timeout(0.05);
   expect_error(ErrorKind::device, {"rank 1, rank 2 did not come to the exchange 'all'"}, [] {
-    std::vector<Ranked> all = ranks_of_threads(3);
+    std::vector<std::shared_ptr<Communicator>> all = ranks_of_threads(3);
     all[0]->gather("all", "");
   });
   set_rank_timeout(usual_rank_timeout);
