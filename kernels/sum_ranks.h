@@ -24,7 +24,8 @@ struct SumRanks {
     int64_t at = 0;  // where the slice begins in the pieces of the others, in elements
   };
   List<Entry, 64> slices = {};
-  // By rank: the elements that it sent, of the type of out, from their first on; null for this rank.
+  // By rank: the elements that it sent, of the type of out, from their first on; null for this
+  // rank.
   List<const void*, max_ranks> pieces = {};
 
   int ranks() const { return pieces.size(); }

@@ -40,6 +40,7 @@ void train_on_ranks(const RunOptions& o) {
     RunListener silent;
     RunListener& listener = own->rank() == 0 ? static_cast<RunListener&>(printer) : silent;
     const RunSetup run = set_up_run(o, listener, own);
+    if (own->rank() == 0) catch_interrupts();
     train(run, interrupted);
   });
 }
@@ -55,7 +56,6 @@ std::function<int()> add_train(CLI::App& app) {
     outlive_readers();
     const RunOptions o = options_to_train(app);
     if (o.training.ranks > 0 && !o.dry_run) {
-      catch_interrupts();
       train_on_ranks(o);
     } else {
       RunPrinter printer;

@@ -62,8 +62,13 @@ double Evaluator::sum_of_ranks(const std::vector<double>& own, int64_t batches) 
   const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
   const std::vector<std::string> all = stream_.ranks()->gather("evaluation", bytes);
   double sum = 0;
+  const int64_t ranks = std::ssize(all);
+  for (int64_t r = 0; r < ranks; ++r) {
+    const int64_t count = (batches - r + ranks - 1) / ranks;  // of its batches
+    check(all[static_cast<size_t>(r)].size() == static_cast<size_t>(count) * sizeof(double),
+          "rank ", r, " evaluates other data than rank ", stream_.ranks()->rank());
+  }
   for (int64_t batch = 0; batch < batches; ++batch) {
-    const int64_t ranks = std::ssize(all);
     double one = 0;
     std::memcpy(&one,
                 all[static_cast<size_t>(batch % ranks)].data() +

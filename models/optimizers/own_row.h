@@ -1,9 +1,9 @@
 #pragma once
 
 // The part of the row of parameters (state_rows.h) whose state an optimizer has and which it
-// updates, if that is not all of it: pieces of one size, one after the other, which are the own row.
-// Each begins with slices of parameters, each of those at a granule; the rest of it is padding.  So
-// everyone who has as many pieces has as much memory.
+// updates, if that is not all of it: pieces of one size, one after the other, which are the own
+// row.  Each begins with slices of parameters, each of those at a granule; the rest of it is
+// padding.  So everyone who has as many pieces has as much memory.
 //
 // The others' pieces are updated elsewhere, and what an update needs of them comes from there.
 

@@ -14,9 +14,9 @@
 // row, padding included.
 //
 // A part of streamed state may be on the device: of an own row its first granules; else whole
-// parameters, each if it still fits, from the largest on, and the first granules of the smallest other one.  So at most one parameter is
-// divided, and less than a granule of each row, or less than one parameter, of the allowed bytes
-// stays unused.
+// parameters, each if it still fits, from the largest on, and the first granules of the smallest
+// other one.  So at most one parameter is divided, and less than a granule of each row, or less
+// than one parameter, of the allowed bytes stays unused.
 
 #include <memory>
 #include <vector>

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "spool/kernels/elementwise.h"
+#include "spool/kernels/sum_ranks.h"
 
 namespace spool {
 namespace {
@@ -22,6 +23,7 @@ std::unique_ptr<GradientExchange> make_exchange(StepModel& model, const StepConf
   check(ranks == config.ranks, "a step of ", config.ranks, " ranks cannot run on a stream that ",
         "has ", ranks, " of them");
   if (ranks == 0) return nullptr;
+  SumRanks::check_ranks(ranks);
   check(config.accumulate % ranks == 0, config.accumulate, " micro-batches of a step cannot be ",
         "divided among ", ranks, " ranks");
   check(0 <= config.zero && config.zero <= GradientExchange::max_stage, "there is no stage ",

@@ -225,6 +225,19 @@ std::string name_without_numbers(const std::string& text) {
   return sheet ? text.substr(name.size() - sheet->name.size()) : text;
 }
 
+// The ranks of a cpu are threads, which share it.
+void divide(AbsentMachine& absent, int ranks) {
+  Machine& machine = absent.machine;
+  int& threads = std::get<CpuArchitecture>(machine.architecture).threads;
+  threads = std::max(threads / ranks, 1);
+  for (double* rate : {&machine.f32_flops, &machine.bf16_flops, &machine.bytes_per_second,
+                       &machine.host_memory_bytes_per_second, &machine.to_host_bytes_per_second,
+                       &machine.from_host_bytes_per_second}) {
+    *rate /= ranks;
+  }
+  if (absent.memory) *absent.memory /= static_cast<size_t>(ranks);
+}
+
 }  // namespace
 
 AbsentMachine machine_from_text(const std::string& text) {
@@ -237,6 +250,7 @@ AbsentMachine machine_from_text(const std::string& text) {
 void give_ranks(AbsentMachine& absent, int ranks) {
   if (ranks > 0) set_ranks(absent.machine, ranks);
   const bool is_cpu = std::holds_alternative<CpuArchitecture>(absent.machine.architecture);
+  if (is_cpu && ranks > 1) divide(absent, ranks);
   use_measured_link(absent.machine, absent.links, is_cpu ? "threads" : "nccl");
 }
 

@@ -1,9 +1,11 @@
 #include "spool/runtime/ranks/communicator.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "spool/runtime/hash.h"
 #include "spool/runtime/meta/stream.h"
+#include "spool/runtime/ranks/timeout.h"
 
 namespace spool {
 namespace {
@@ -14,7 +16,7 @@ class RehearsedRanks final : public Communicator {
   const char* kind() const override { return "meta"; }
 
  private:
-  void move(const char*, const Messages&, const Messages&) override {}
+  void move(const char*, const Messages&, const Messages&, double) override {}
 };
 
 size_t bytes_to_others(const Messages& all, int rank) {
@@ -58,13 +60,18 @@ void Communicator::exchange(const char* name, Messages out, Messages in, Stream&
                            RehearsedExchange{.sent = static_cast<double>(sent)});
   }
   queue.host_work(name, /*seconds=*/0, [this, name, out = std::move(out), in = std::move(in)] {
-    move_now(name, out, in);
+    move_within(rank_timeout(), name, out, in);
   });
 }
 
 void Communicator::move_now(const char* name, const Messages& out, const Messages& in) {
+  move_within(std::numeric_limits<double>::infinity(), name, out, in);
+}
+
+void Communicator::move_within(double timeout, const char* name, const Messages& out,
+                               const Messages& in) {
   const double begin = host_clock();
-  move(name, out, in);
+  move(name, out, in, timeout);
   seconds_ = seconds_ + host_clock() - begin;
 }
 

@@ -59,7 +59,8 @@ class Communicator {
   // Enqueues on the queue: sends `out` and takes `in`.  The name is never freed.  All exchanges of
   // a communicator are on one queue.
   void exchange(const char* name, Messages out, Messages in, Stream& queue);
-  // The same of host memory, now.  Not while an exchange is enqueued.
+  // The same of host memory, now.  Not while an exchange is enqueued.  It waits for all ranks
+  // however long one works on something else; exchange() waits for the timeout (timeout.h).
   void move_now(const char* name, const Messages& out, const Messages& in);
   // What each rank gives, by rank; waits for all of them.  Not while an exchange is enqueued.
   std::vector<std::string> gather(const char* name, const std::string& own);
@@ -77,12 +78,14 @@ class Communicator {
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
-  // Sends `out` and takes `in`, and returns when the memory of both is free.  Called by one thread
-  // at a time.
-  virtual void move(const char* name, const Messages& out, const Messages& in) = 0;
+  // Sends `out` and takes `in`, and returns when the memory of both is free.  Waits at most so many
+  // seconds for a rank that does not come.  Called by one thread at a time.
+  virtual void move(const char* name, const Messages& out, const Messages& in, double timeout) = 0;
   virtual void end_others(const std::string& /*why*/) {}
 
  private:
+  void move_within(double timeout, const char* name, const Messages& out, const Messages& in);
+
   int rank_, size_;
   size_t sent_ = 0;
   std::atomic<double> seconds_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -30,25 +31,43 @@ class MeetingOfThreads {
   void offer(int rank, const Offer& offer) { offers_[static_cast<size_t>(rank)] = offer; }
   const Offer& of(int rank) const { return offers_[static_cast<size_t>(rank)]; }
 
-  // Returns when all ranks have come.
-  void wait(const char* name, int rank) {
+  // Returns when all ranks have come; then, if they are to take, until each has said that it has
+  // taken, no call that fails returns: the memory of what is offered stays.
+  void wait(const char* name, int rank, double timeout, bool then_take) {
     std::unique_lock lock(mutex_);
     const uint64_t now = turn_;
     here_.push_back(rank);
     if (why_.empty() && here_.size() == offers_.size()) {
       here_.clear();
       ++turn_;
+      if (then_take) taking_ = offers_.size();
       return all_.notify_all();
     }
-    const std::chrono::duration<double> timeout(rank_timeout());
-    const bool came = all_.wait_for(lock, timeout, [&] { return turn_ != now || !why_.empty(); });
+    const auto is_over = [&] { return turn_ != now || !why_.empty(); };
+    bool came = true;
+    if (std::isfinite(timeout)) {
+      came = all_.wait_for(lock, std::chrono::duration<double>(timeout), is_over);
+    } else {
+      all_.wait(lock, is_over);
+    }
     if (turn_ != now) return;
     if (!came) {
-      why_ = sentence(absent(), " did not come to the exchange '", name, "' within ",
-                      rank_timeout(), " s");
+      why_ =
+          sentence(absent(), " did not come to the exchange '", name, "' within ", timeout, " s");
     }
     all_.notify_all();
+    all_.wait(lock, [&] { return taking_ == 0; });
     throw RankEnded(why_);
+  }
+
+  void has_taken() {
+    const std::lock_guard lock(mutex_);
+    if (--taking_ == 0) all_.notify_all();
+  }
+
+  void wait_for_takers() {
+    std::unique_lock lock(mutex_);
+    all_.wait(lock, [&] { return taking_ == 0; });
   }
 
   void fail(const std::string& why) {
@@ -70,7 +89,8 @@ class MeetingOfThreads {
   std::mutex mutex_;
   std::condition_variable all_;
   uint64_t turn_ = 0;
-  std::string why_;  // a rank ended
+  size_t taking_ = 0;  // ranks that may read what others offer
+  std::string why_;    // a rank ended
   std::vector<Offer> offers_;
   std::vector<int> here_;
 };
@@ -84,16 +104,19 @@ class ThreadRanks final : public Communicator {
 
  private:
   void end_others(const std::string& why) override { meeting_->fail(why); }
-  void move(const char* name, const Messages& out, const Messages& in) override {
+  void move(const char* name, const Messages& out, const Messages& in, double timeout) override {
     meeting_->offer(rank(), {name, &out});
-    meeting_->wait(name, rank());
+    meeting_->wait(name, rank(), timeout, /*then_take=*/true);
     try {
       take(name, in);
     } catch (const Error& e) {
       meeting_->fail(e.what());
+      meeting_->has_taken();
+      meeting_->wait_for_takers();
       throw;
     }
-    meeting_->wait(name, rank());
+    meeting_->has_taken();
+    meeting_->wait(name, rank(), timeout, /*then_take=*/false);
   }
 
   void take(const char* name, const Messages& in) const {
@@ -109,6 +132,14 @@ class ThreadRanks final : public Communicator {
             " gives rank ", rank(), " other messages than that one takes");
       if (to.bytes > 0) std::memcpy(to.data, sent[i].data, to.bytes);
       ++i;
+    }
+    for (int peer = 0; peer < size(); ++peer) {
+      const Messages& sent = *meeting_->of(peer).out;
+      const auto rest = sent.begin() + static_cast<std::ptrdiff_t>(next[static_cast<size_t>(peer)]);
+      const bool is_left =
+          std::any_of(rest, sent.end(), [this](const Message& m) { return m.peer == rank(); });
+      check(!is_left, "exchange '", name, "': rank ", peer, " gives rank ", rank(),
+            " more messages than that one takes");
     }
   }
 

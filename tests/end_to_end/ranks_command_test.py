@@ -4,6 +4,7 @@ ranks_command_test.py PROGRAM [CASE...]
 """
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -112,6 +113,19 @@ class Ranks(Folder):
         log = self.folder / "log"
         self.assertEqual(self.train(*STEP, "--ranks", 4, "--log", log, out=self.folder / "b")[0], 0)
         self.assertEqual({e["peak_bytes"] for e in self.log(log) if "loss" in e}, {self.foretold(printed)})
+
+    def test_draw_a_page_of_the_micro_batches_of_one(self):
+        for command in [["plan", *SHAPE], ["train", *SHAPE, "--data", self.text, "--out", self.out]]:
+            page = self.folder / f"{command[0]}.html"
+            status, _, errors = spool(*command, *STEP[:2], "--ranks", 3, "--report", page)
+            self.assertEqual(status, 0, errors)
+            self.assertIn("exchange", page.read_text())
+
+    def test_wait_for_rank_0_as_long_as_it_plans(self):
+        cache = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        words = [*STEP, "--ranks", 2, "--rank-timeout", 1, "--model", "gpt2-tiny"]
+        status, _, errors = self.train(*words, steps=1, env=cache)
+        self.assertEqual(status, 0, errors)
 
     def test_make_up_micro_batches_for_all_of_them(self):
         log = self.folder / "log"

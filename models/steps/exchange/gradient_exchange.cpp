@@ -4,7 +4,6 @@
 
 #include "spool/kernels/reduce.h"
 #include "spool/kernels/sum_ranks.h"
-#include "spool/runtime/meta/stream.h"
 
 namespace spool {
 namespace {
@@ -49,13 +48,6 @@ View GradientExchange::gradient(size_t parameter, Range elements) const {
 void GradientExchange::open_queue() {
   queue_->trace_with(compute_, TraceLane::exchange);
   queue_->wait(compute_.record());
-}
-
-void GradientExchange::wait_for(const Event& event) {
-  if (compute_.device().type == DeviceType::meta) {
-    exposed_ += std::max(event.time - static_cast<const MetaStream&>(compute_).now(), 0.0);
-  }
-  compute_.wait(event);
 }
 
 void GradientExchange::begin_backward() {
@@ -162,7 +154,7 @@ void GradientExchange::enqueue_sums(int64_t bucket, const Tensor& others) {
 void GradientExchange::retire() {
   const Flight flight = std::move(flights_.front());
   flights_.pop_front();
-  wait_for(flight.done);
+  compute_.wait(flight.done);
   if (stage_ != 2) return;
   for (int r = 0; r < ranks(); ++r) {
     for (const Slice& s : pieces_.slices(flight.bucket, r)) {
@@ -185,7 +177,7 @@ void GradientExchange::gather(const char* name,
   }
   open_queue();
   ranks_.exchange(name, std::move(out), std::move(in), *queue_);
-  wait_for(queue_->record());
+  compute_.wait(queue_->record());
 }
 
 void GradientExchange::gather_pieces(const char* name,

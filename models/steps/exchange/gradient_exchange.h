@@ -42,7 +42,6 @@ class GradientExchange final : public GradientSink, public OwnRow {
   int ranks() const { return ranks_.size(); }
   int rank() const { return ranks_.rank(); }
   int stage() const { return stage_; }
-  const RowPieces& pieces() const { return pieces_; }
   Communicator& communicator() const { return ranks_; }
 
   void begin_backward() override;
@@ -71,9 +70,6 @@ class GradientExchange final : public GradientSink, public OwnRow {
   // After a step that failed: waits for what is under way, and frees it.
   void abandon() noexcept;
 
-  // Seconds by which a rehearsed compute stream waited for exchanges.
-  double exposed_seconds() const { return exposed_; }
-
  private:
   struct Flight {
     int64_t bucket = 0;
@@ -87,7 +83,6 @@ class GradientExchange final : public GradientSink, public OwnRow {
   void enqueue_sums(int64_t bucket, const Tensor& others);
   void retire();
   void open_queue();
-  void wait_for(const Event&);
   void gather_pieces(const char* name, const std::function<View(const Parameter&)>&);
   bool serve_state(Optimizer&);
 
@@ -107,7 +102,6 @@ class GradientExchange final : public GradientSink, public OwnRow {
   std::vector<int64_t> kept_;     // of each parameter: elements that are not exchanged
   int64_t next_ = 0;              // bucket
   std::deque<Flight> flights_;
-  double exposed_ = 0;
   bool others_serve_ = false;
 };
 

@@ -67,28 +67,35 @@ bool Checkpoints::is_best() const {
   return run_.options.keep_best && best && best->step == state_.done;
 }
 
+// The others learn that rank 0 could not save, and leave the error to it.
 void Checkpoints::write() {
+  if (!write_if_possible()) throw RankEnded("rank 0 could not write a checkpoint");
+}
+
+bool Checkpoints::write_if_possible() {
   saved_at_ = host_clock();
   {
     const LongWork saving(*run_.listeners, "saving");
-    save();
+    if (!save()) return false;
   }
   if (run_.writes() && is_best()) run_.directory->point_best_to(state_.done);
   run_.listeners->flush(run_.stream->memory().peak);
   tell_changed_data();
+  return true;
 }
 
-void Checkpoints::save() {
-  if (state_.done == last_saved_) return;
+bool Checkpoints::save() {
+  if (state_.done == last_saved_) return true;
   const BatchRows rows(state_.batch, run_.options.training.batch);
   const double loss = targets_of(rows) > 0 ? run_.trainer->evaluator().mean_loss(rows) : 0;
   if (!std::isfinite(loss)) {
     fail_not_finite(state_.done, "the loss of the updated weights is", loss);
   }
   const bool is_done = run_.trainer->share_state([&] { write_files(); });
-  if (!is_done) return;
+  if (!is_done) return false;
   last_saved_ = state_.done;
   latest_ = latest_checkpoint(run_.options.out);
+  return true;
 }
 
 void Checkpoints::write_files() const {
@@ -124,7 +131,7 @@ void Checkpoints::tell_changed_data() {
 
 void Checkpoints::try_write() {
   try {
-    write();
+    write_if_possible();
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
     run_.listeners->warn(
@@ -147,7 +154,9 @@ void Checkpoints::read_data(const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
-    const bool is_lost = state_.done == run_.first_step && !latest_;
+    // Another rank may read its data, and then does not save with this one.
+    const bool is_alone = !run_.ranks || run_.ranks->size() == 1;
+    const bool is_lost = !is_alone || (state_.done == run_.first_step && !latest_);
     if (error.kind() != ErrorKind::file || is_lost) throw;
     write();
     ErrorFields fields = error.fields();

@@ -41,7 +41,9 @@ class Checkpoints {
 
  private:
   bool is_best() const;
-  void save();
+  // Return whether there is one, which is false where another rank could not write it.
+  bool write_if_possible();
+  bool save();
   void write_files() const;
   std::string next() const;
   std::filesystem::path model_directory() const;

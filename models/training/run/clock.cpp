@@ -70,6 +70,7 @@ void ClockCorrection::tell_if_complete(int64_t done) {
   run_.listeners->corrected(
       {.step = done, .foretold = clock_.foretold(), .corrected = *corrected_});
   if (run_.planned.is_chosen && run_.writes()) look_for_a_faster_plan();
+  if (run_.ranks) run_.ranks->gather("faster plan", "");  // the others wait
 }
 
 void ClockCorrection::look_for_a_faster_plan() const {

@@ -19,7 +19,8 @@ std::optional<EvaluationNumbers> Evaluations::evaluate(const RowSource& rows) {
                                  .done = static_cast<size_t>(done),
                                  .total = static_cast<size_t>(rows.rows()),
                                  .unit = "rows"});
-        if (!run.ranks && stop()) throw Stopped();  // ranks compute it to its end
+        const bool is_alone = !run.ranks || run.ranks->size() == 1;  // others compute it to its end
+        if (is_alone && stop()) throw Stopped();
       });
     });
   } catch (const Stopped&) {

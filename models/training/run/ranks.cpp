@@ -26,8 +26,7 @@ json own_environment() {
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
-    const bool is_of_rank = text.starts_with("SPOOL_RANK") || text.starts_with("SPOOL_MEETING");
-    if (!text.starts_with("SPOOL_") || is_of_rank || equals == std::string_view::npos) continue;
+    if (!text.starts_with("SPOOL_") || equals == std::string_view::npos) continue;
     all[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   return all;

@@ -9,7 +9,7 @@
 namespace spool {
 namespace {
 
-constexpr int64_t max_ranks = 1024;
+constexpr int64_t max_ranks = 64;  // SumRanks::max_ranks
 constexpr std::string_view data_axis = "data=";
 
 std::string mesh_text(const RunOptions& o) { return o.mesh; }
@@ -39,7 +39,9 @@ const Settings rank_table{
     {"ranks", &TrainingConfig::ranks,
      "Number of ranks, which share the micro-batches of each step: on a cpu, threads of this "
      "program, each with a {memory} and {threads} of its own, by default its part of the machine.  "
-     "A run ends in the same files on any number of them.  By default one computes alone",
+     "With the same {accumulate} a run ends in the same files on any number of them.  By default "
+     "one "
+     "computes alone",
      at_least(1, max_ranks), execution, in_help},
     {"mesh", SettingAccess<std::string>{mesh_text, read_mesh},
      "How the ranks are arranged: data=N is {ranks} N", any_value, execution, in_help},
