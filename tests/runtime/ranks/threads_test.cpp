@@ -2,7 +2,8 @@
 // Ranks that are threads exchange bytes; one that does otherwise than the others, or does not come,
 // ends them all with an error that says so.
 
-#include <numeric>
+#include <chrono>
+#include <thread>
 
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/ranks/run_ranks.h"
@@ -107,11 +108,32 @@ TEST(ThreadRanks, ThatAllThrowTheSameSayItOnceAsRank0) {
 
 TEST(ThreadRanks, OneThatDoesNotComeIsNamed) {
   set_rank_timeout(0.05);
-  expect_error(ErrorKind::device, {"rank 1, rank 2 did not come to the exchange 'all'"}, [] {
-    std::vector<std::shared_ptr<Communicator>> all = ranks_of_threads(3);
-    all[0]->gather("all", "");
+  expect_error(ErrorKind::device, {"rank 1, rank 2 did not come to the exchange 'gradients'"}, [] {
+    const auto all = ranks_of_threads(3);
+    CpuStream queue(size_t{1} << 20, 1);
+    all[0]->exchange("gradients", {}, {}, queue);
+    queue.synchronize();
   });
   set_rank_timeout(usual_rank_timeout);
+}
+
+TEST(ThreadRanks, WaitOnTheHostForOneThatWorksLong) {
+  set_rank_timeout(0.01);
+  run_ranks(2, [](Ranked ranks) {
+    if (ranks->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ranks->gather("planned", "");
+  });
+  set_rank_timeout(usual_rank_timeout);
+}
+
+TEST(ThreadRanks, ThatGiveMoreMessagesThanAreTakenEnd) {
+  expect_error(ErrorKind::invalid, {"more messages than that one takes"}, [] {
+    run_ranks(2, [](Ranked ranks) {
+      std::vector<int> number(1);
+      const int peer = 1 - ranks->rank();
+      ranks->move_now("numbers", {{peer, bytes_of(number), sizeof(int)}}, {});
+    });
+  });
 }
 
 TEST(ThreadRanks, AreAtLeastOne) {
