@@ -1,0 +1,73 @@
+// runs: threads
+// A StepRunner on ranks saves the files of one rank, byte for byte, and resumes on any number of
+// them.
+
+#include "spool/models/steps/step_runner.h"
+#include "spool/runtime/cpu/bf16_products.h"
+#include "spool/runtime/files/file.h"
+#include "spool/runtime/ranks/run_ranks.h"
+#include "tests/models/steps/transformer_testing.h"
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr TransformerSizes sizes{.layers = 1, .dropout = 0.1F};
+constexpr int64_t micro_batches = 4;
+
+// Trains up to this step on ranks, from a checkpoint of the directory if it has one, and saves.
+void train(int ranks, int64_t last, const fs::path& directory, const StepRequest& request = {}) {
+  const bool resumes = fs::exists(directory);
+  Machine machine = cpu_machine();
+  machine.architecture = this_processor(/*threads=*/1);
+  run_ranks(ranks, [&](const std::shared_ptr<Communicator>& own) {
+    const StepConfig config{.accumulate = micro_batches, .ranks = ranks};
+    const StepPlace place{.threads = 1, .machine = machine, .ranks = own};
+    StepRunner runner(describe(sizes, config), request, place, resumes ? directory.string() : "");
+    while (runner.steps() < last) {
+      const int64_t first = runner.steps() * micro_batches;
+      const StepResult result =
+          runner.step(/*learning_rate=*/0.01, micro_batches * sizes.batch * sizes.tokens,
+                      [&](int64_t micro) { runner.model<Transformer>().upload(first + micro); });
+      EXPECT_TRUE(result.finite);
+    }
+    EXPECT_EQ(runner.stream().memory().peak, runner.planned().foretold.memory.peak);
+    runner.save(directory.string());
+  });
+}
+
+void expect_same(const fs::path& one, const fs::path& other) {
+  constexpr uint64_t max_bytes = uint64_t{1} << 24;
+  for (const char* name : {"parameters.safetensors", "optimizer.safetensors", "step.json"}) {
+    EXPECT_EQ(read_text_file(one / "latest" / name, max_bytes),
+              read_text_file(other / "latest" / name, max_bytes))
+        << name;
+  }
+}
+
+TEST(RanksOfAStepRunner, SaveTheFilesOfOne) {
+  const TemporaryDirectory folder;
+  const Policy kept;
+  train(1, 3, folder.path() / "one", {.policy = kept});
+  for (const int ranks : {2, 4}) {
+    const fs::path directory = folder.path() / std::to_string(ranks);
+    train(ranks, 3, directory, {.policy = kept});
+    expect_same(folder.path() / "one", directory);
+  }
+}
+
+TEST(RanksOfAStepRunner, ResumeOnAnotherNumber) {
+  const TemporaryDirectory folder;
+  train(1, 4, folder.path() / "whole");
+  const fs::path parts = folder.path() / "parts";
+  train(4, 1, parts);
+  train(2, 3, parts);
+  train(1, 4, parts);
+  expect_same(folder.path() / "whole", parts);
+}
+
+}  // namespace
+}  // namespace spool::testing
