@@ -1,9 +1,11 @@
 #include "spool/runtime/ranks/run_ranks.h"
 
+#include <algorithm>
+#include <atomic>
 #include <exception>
-#include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "spool/runtime/check.h"
@@ -11,64 +13,65 @@
 namespace spool {
 namespace {
 
-// What the first rank that failed threw; rather not that another ended.  Of ranks that all threw
-// the same, the lowest counts.
-class FirstFailure {
- public:
-  void keep(std::exception_ptr error, const std::string& why, int rank, bool another_ended) {
-    const std::lock_guard lock(mutex_);
-    const bool is_same = why == why_ && rank < rank_ && another_ended == another_ended_;
-    if (error_ && !is_same && (another_ended || !another_ended_)) return;
-    error_ = std::move(error);
-    why_ = why;
-    rank_ = rank;
-    another_ended_ = another_ended;
-  }
-  void rethrow() const {
-    if (!error_) return;
-    try {
-      std::rethrow_exception(error_);
-    } catch (const Error& e) {
-      if (rank_ == 0 || another_ended_) throw;
-      throw Error(e.kind(), sentence("rank ", rank_, ": ", e.what()), e.fields());
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;
-  std::string why_;
-  int rank_ = 0;
-  bool another_ended_ = false;
+// What a rank threw.
+struct RankFailure {
+  std::exception_ptr error = {};
+  std::string why = {};
+  int order = 0;  // of all failures
+  bool another_ended = false;
 };
+
+// The first that a rank failed of itself, or else the first; of ranks that all threw the same, the
+// lowest counts.
+int rank_of_first(const std::vector<RankFailure>& all) {
+  const auto first = std::ranges::min_element(
+      all, {}, [](const RankFailure& f) { return std::tuple(!f.error, f.another_ended, f.order); });
+  const auto lowest = std::ranges::find_if(all, [&](const RankFailure& f) {
+    return f.error && f.why == first->why && f.another_ended == first->another_ended;
+  });
+  return lowest == all.end() ? 0 : static_cast<int>(lowest - all.begin());
+}
+
+void rethrow_first(const std::vector<RankFailure>& all) {
+  const int rank = rank_of_first(all);
+  const RankFailure& failure = all[static_cast<size_t>(rank)];
+  if (!failure.error) return;
+  try {
+    std::rethrow_exception(failure.error);
+  } catch (const Error& e) {
+    if (rank == 0 || failure.another_ended) throw;
+    throw Error(e.kind(), sentence("rank ", rank, ": ", e.what()), e.fields());
+  }
+}
 
 }  // namespace
 
 void run_ranks(int ranks, const std::function<void(const std::shared_ptr<Communicator>&)>& body) {
   check(ranks > 0, "a program has at least one rank, not ", ranks);
   const std::vector<std::shared_ptr<Communicator>> all = ranks_of_threads(ranks);
-  FirstFailure failure;
-  const auto run = [&](int rank) {
-    const auto& own = all[static_cast<size_t>(rank)];
+  std::vector<RankFailure> failures(all.size());
+  std::atomic<int> count = 0;
+  const auto run = [&](size_t rank) {
+    const auto fail = [&](const char* why, bool another_ended) {
+      failures[rank] = {std::current_exception(), why, count++, another_ended};
+      all[rank]->fail(why);
+    };
     try {
-      body(own);
+      body(all[rank]);
     } catch (const RankEnded& e) {
-      failure.keep(std::current_exception(), e.what(), rank, /*another_ended=*/true);
-      own->fail(e.what());
+      fail(e.what(), /*another_ended=*/true);
     } catch (const std::exception& e) {
-      failure.keep(std::current_exception(), e.what(), rank, /*another_ended=*/false);
-      own->fail(e.what());
+      fail(e.what(), /*another_ended=*/false);
     } catch (...) {
-      failure.keep(std::current_exception(), "", rank, /*another_ended=*/false);
-      own->fail("it ended");
+      fail("it ended", /*another_ended=*/false);
     }
   };
   {
     std::vector<std::jthread> threads;
-    for (int rank = 1; rank < ranks; ++rank) threads.emplace_back(run, rank);
+    for (size_t rank = 1; rank < all.size(); ++rank) threads.emplace_back(run, rank);
     run(0);
   }
-  failure.rethrow();
+  rethrow_first(failures);
 }
 
 }  // namespace spool
