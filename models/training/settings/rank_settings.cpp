@@ -39,9 +39,8 @@ const Settings rank_table{
     {"ranks", &TrainingConfig::ranks,
      "Number of ranks, which share the micro-batches of each step: on a cpu, threads of this "
      "program, each with a {memory} and {threads} of its own, by default its part of the machine.  "
-     "With the same {accumulate} a run ends in the same files on any number of them.  By default "
-     "one "
-     "computes alone",
+     "In stage 2 ({zero}), with the same {accumulate}, a run ends in the same files on any number "
+     "of them.  By default one computes alone",
      at_least(1, max_ranks), execution, in_help},
     {"mesh", SettingAccess<std::string>{mesh_text, read_mesh},
      "How the ranks are arranged: data=N is {ranks} N", any_value, execution, in_help},

@@ -15,6 +15,7 @@ namespace spool::testing {
 namespace {
 
 constexpr TransformerSizes sizes{.layers = 2, .dropout = 0.1F};
+constexpr size_t steps = 3;
 
 // What a run leaves: parameters and state in whole, and the losses and norms of its steps.
 struct Trained {
@@ -57,7 +58,7 @@ void train(const TransformerSizes& of, const StepConfig& config, const StepPlans
   model.initialise();
   executor.optimizer().initialise();
   std::vector<float> numbers;
-  for (int64_t number = 0; number < 3; ++number) {
+  for (int64_t number = 0; number < int64_t{steps}; ++number) {
     const int64_t targets = config.accumulate * of.batch * of.tokens;
     executor.run({.number = number, .learning_rate = 0.01, .targets = targets},
                  [&](int64_t micro) { model.upload(config.accumulate * number + micro); });
@@ -71,7 +72,7 @@ void train(const TransformerSizes& of, const StepConfig& config, const StepPlans
     all.numbers = numbers;
     for (const Parameter* p : model.parameters()) all.parameters.push_back(bytes_of(p->data));
   }
-  EXPECT_EQ(numbers.size(), 6);
+  EXPECT_EQ(numbers.size(), 2 * steps);
   all.peaks[rank] = stream.memory().peak;
   all.host_peaks[rank] = executor.host_memory().peak;
   all.sent[rank] = ranks->sent();
@@ -137,7 +138,16 @@ TEST(Ranks, OneInStages0And1IsARunWithoutRanks) {
   }
 }
 
-TEST(Ranks, ReachTheForetoldPeaksWhereverTheStateIs) {
+// What a rank gives to others in the exchanges of a rehearsed step.
+size_t foretold_sent(const StepDescription& step, const StepPlans& plans, const Machine& machine) {
+  size_t bytes = 0;
+  for (const TraceSpan& span : rehearse_step(step, plans, machine, {.trace = true}).trace) {
+    if (span.lane == TraceLane::exchange) bytes += span.bytes;
+  }
+  return bytes;
+}
+
+TEST(Ranks, ReachTheForetoldPeaksAndSendTheForetoldBytesWhereverTheStateIs) {
   for (const int stage : {0, 1, 2}) {
     for (const auto place :
          {OptimizerState::device, OptimizerState::streamed, OptimizerState::cpu}) {
@@ -154,6 +164,9 @@ TEST(Ranks, ReachTheForetoldPeaksWhereverTheStateIs) {
         const auto r = static_cast<size_t>(rank);
         EXPECT_EQ(trained.peaks[r], report.memory.peak) << stage << name(place) << rank;
         EXPECT_EQ(trained.host_peaks[r], report.host.peak) << stage << name(place) << rank;
+        const size_t sent = foretold_sent(describe(of, config), plans, machine);
+        EXPECT_GT(sent, 0U);
+        EXPECT_EQ(trained.sent[r], steps * sent) << stage << name(place) << rank;
         EXPECT_EQ(trained.peaks[r], trained.peaks[0]);
         EXPECT_EQ(trained.host_peaks[r], trained.host_peaks[0]);
       }
