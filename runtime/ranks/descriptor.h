@@ -1,0 +1,29 @@
+#pragma once
+
+// An open socket, closed with its owner.
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace spool {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int operator*() const { return number_; }
+
+ private:
+  int number_ = -1;
+};
+
+}  // namespace spool

@@ -1,0 +1,30 @@
+#pragma once
+
+// Where ranks that are processes find each other before their first exchange.  Rank 0 listens at
+// one address only; the others connect to it, say who they are, and get what each rank said.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace spool {
+
+struct MeetingPlace {
+  std::string host;  // empty: a Unix socket of this machine, named after the job
+  int port = 0;
+  std::string job;
+};
+
+struct MeetingPatience {
+  double first_word = 10;  // seconds until `says` hears which ranks are awaited
+  double end = 300;        // seconds until an error names them
+  std::function<void(const std::string&)> says;
+};
+
+// What each rank gives, by rank: words without spaces or ends of lines.  Rank 0 drops connections
+// that do not begin as Spool's do, and refuses, with a sentence, a rank of another job, version or
+// number of ranks, one that is there already, and one out of range.
+std::vector<std::string> meet(const MeetingPlace&, int rank, int size, const std::string& own,
+                              const MeetingPatience& = {});
+
+}  // namespace spool
