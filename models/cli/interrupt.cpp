@@ -32,7 +32,9 @@ void catch_interrupts() {
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
   action.sa_handler = hang_up;
-  if (!is_ignored(SIGHUP)) ::sigaction(SIGHUP, &action, nullptr);
+  for (const int signal : {SIGHUP, SIGUSR1}) {
+    if (!is_ignored(signal)) ::sigaction(signal, &action, nullptr);
+  }
 }
 
 void outlive_readers() { ::signal(SIGPIPE, SIG_IGN); }

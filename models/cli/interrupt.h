@@ -7,8 +7,9 @@ namespace spool {
 inline constexpr int stopped_by_a_signal = 130;
 
 // From now on the first SIGINT or SIGTERM only makes interrupted() true; the second one ends the
-// program.  A SIGHUP never does more than the first, since a closing terminal may send several; if
-// it is ignored already, as under nohup, it stays ignored.
+// program.  A SIGHUP, or a SIGUSR1, by which Slurm and mpirun warn, never does more than the first,
+// since a closing terminal may send several; one that is ignored already, as under nohup, stays
+// ignored.
 void catch_interrupts();
 // A closed reader of the output no longer ends the program.
 void outlive_readers();

@@ -28,6 +28,7 @@
 #include "spool/runtime/cpu/tile_unit.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
+#include "spool/runtime/ranks/launcher.h"
 #include "spool/runtime/stream.h"
 #include "spool/runtime/version.h"
 
@@ -43,7 +44,11 @@ void print_message(const std::string& text, Style style) {
                lines.c_str() + name.size());
 }
 
+// A launched rank above 0 leaves what is wrong with the words of all of them to rank 0.
+bool is_silent_rank = false;
+
 int print_error(const std::string& sentence, int code) {
+  if (is_silent_rank && code == 2) return code;
   print_message(sentence, Style::error);
   return code;
 }
@@ -51,7 +56,8 @@ int print_error(const std::string& sentence, int code) {
 // Makes warnings printable, as they may contain a path or a word from the user.
 class WarningSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
-    print_message({message.payload.data(), message.payload.size()}, Style::warning);
+    if (!is_silent_rank)
+      print_message({message.payload.data(), message.payload.size()}, Style::warning);
   }
   void flush_() override { std::fflush(stderr); }
 };
@@ -134,11 +140,30 @@ std::string flags_of(const Error& e, const Commands& commands) {
   return list.empty() ? "" : " (" + list + ")";
 }
 
+// Nothing where variables are no launcher's, which is for `spool train` to say.
+std::optional<LaunchedRank> rank_if_launched() {
+  try {
+    return rank_of_launcher();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Ranks that a launcher started train; of another command each would do the same.
+bool is_refused_under_launcher(const CLI::App& command) {
+  const std::optional<LaunchedRank> launched = rank_if_launched();
+  if (!launched || command.get_name() == "train") return false;
+  check(launched->rank > 0, "spool ", command.get_name(), " runs in one process, and ",
+        launched->launcher, " started ", launched->size, "; start it without ", launched->launcher);
+  return true;
+}
+
 int run_command(const Commands& commands) {
   try {
     int code = 0;
     for (const auto& [command, run] : commands) {
-      if (command->parsed()) code = run();
+      if (!command->parsed()) continue;
+      code = is_refused_under_launcher(*command) ? 1 : run();
     }
     flush_output();
     return code;
@@ -176,6 +201,8 @@ int main(int argc, char** argv) {
   open_standard_files();
   std::signal(SIGXFSZ, SIG_IGN);  // makes a file that grows too large an ordinary error
   set_logger(std::make_shared<spdlog::logger>("spool", std::make_shared<WarningSink>()));
+  const std::optional<LaunchedRank> launched = rank_if_launched();
+  is_silent_rank = launched && launched->rank > 0;
 
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");

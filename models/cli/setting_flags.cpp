@@ -55,8 +55,12 @@ void add_settings(CLI::App& app, std::initializer_list<const Settings*> tables) 
   app.footer(with_flags(table_of_presets()));
 }
 
-RunOptions options_of(const CLI::App& command) {
-  return run_options(given_texts(command), flag_of);
+RunOptions options_of(const CLI::App& command, int launched_ranks) {
+  GivenTexts texts = given_texts(command);
+  if (launched_ranks > 0 && !texts.contains("mesh")) {
+    texts.try_emplace("ranks", std::vector{std::to_string(launched_ranks)});
+  }
+  return run_options(texts, flag_of);
 }
 
 }  // namespace spool

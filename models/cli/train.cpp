@@ -1,13 +1,14 @@
 #include <filesystem>
+#include <optional>
 
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/progress.h"
+#include "spool/models/cli/ranks/train_ranks.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/training/train.h"
 #include "spool/runtime/files/file.h"
-#include "spool/runtime/ranks/run_ranks.h"
-#include "spool/runtime/ranks/timeout.h"
+#include "spool/runtime/ranks/launcher.h"
 
 #ifndef SPOOL_SOURCE_DIR
 #define SPOOL_SOURCE_DIR "."
@@ -23,26 +24,45 @@ void check_weights(const CLI::App& command) {
   }
 }
 
-RunOptions options_to_train(const CLI::App& command) {
+RunOptions options_to_train(const CLI::App& command, const std::optional<LaunchedRank>& launched) {
   check_weights(command);
-  RunOptions o = options_of(command);
+  RunOptions o = options_of(command, launched ? launched->size : 0);
+  check_launch(o, launched);
   o.device = device_of(o.device_name);
   o.default_texts = SPOOL_SOURCE_DIR;
   if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();
   return o;
 }
 
-// Threads of this program, of which rank 0 alone prints.
-void train_on_ranks(const RunOptions& o) {
-  set_rank_timeout(o.rank_timeout);
+int train_alone(const RunOptions& o) {
   RunPrinter printer;
-  run_ranks(o.training.ranks, [&](const std::shared_ptr<Communicator>& own) {
-    RunListener silent;
-    RunListener& listener = own->rank() == 0 ? static_cast<RunListener&>(printer) : silent;
-    const RunSetup run = set_up_run(o, listener, own);
-    if (own->rank() == 0) catch_interrupts();
-    train(run, interrupted);
-  });
+  const RunSetup run = set_up_run(o, printer);
+  catch_interrupts();
+  train(run, interrupted);
+  return interrupted() ? stopped_by_a_signal : 0;
+}
+
+int train_unlaunched(const RunOptions& o) {
+  if (o.dry_run || o.training.ranks == 0) return train_alone(o);
+  return o.ranks_as == "processes" ? train_on_processes(o) : train_on_threads(o);
+}
+
+// A rank above 0 that cannot begin tells it to rank 0, which mostly has the same to say, and then
+// does not listen.
+int train_launched(const CLI::App& command, const LaunchedRank& launched) {
+  constexpr double patience = 3;  // seconds
+  std::optional<MeetingPlace> place;
+  std::optional<RunOptions> o;
+  try {
+    place = meeting_place(launched, command.get_option("--meet")->as<std::string>());
+    o = options_to_train(command, launched);
+  } catch (const Error& e) {
+    if (launched.rank == 0) throw;
+    if (place) refuse_to_meet(*place, launched.rank, launched.size, e.what(), patience);
+    return 1;
+  }
+  if (o->dry_run) return launched.rank > 0 ? 0 : train_alone(*o);
+  return train_as_rank(*o, launched, *place);
 }
 
 }  // namespace
@@ -54,16 +74,8 @@ std::function<int()> add_train(CLI::App& app) {
             &rank_table, &output_table, &checkpoint_table, &evaluation_table, &sample_table});
   return [&app] {
     outlive_readers();
-    const RunOptions o = options_to_train(app);
-    if (o.training.ranks > 0 && !o.dry_run) {
-      train_on_ranks(o);
-    } else {
-      RunPrinter printer;
-      const RunSetup run = set_up_run(o, printer);
-      catch_interrupts();
-      train(run, interrupted);
-    }
-    return interrupted() ? stopped_by_a_signal : 0;
+    const std::optional<LaunchedRank> launched = rank_of_launcher();
+    return launched ? train_launched(app, *launched) : train_unlaunched(options_to_train(app, {}));
   };
 }
 

@@ -104,8 +104,10 @@ void check_given(const RunOptions& o) {
       "highest");
   check_setting(t.ranks > 0 || !is_given("zero"), {"zero", "ranks"},
                 "{zero} says what ranks divide, and there are none; give {ranks}, too");
-  check_setting(t.ranks > 0 || !is_given("rank-timeout"), {"rank-timeout", "ranks"},
-                "{rank-timeout} is of ranks, and there are none; give {ranks}, too");
+  for (const char* key : {"rank-timeout", "ranks-as"}) {
+    check_setting(t.ranks > 0 || !is_given(key), {key, "ranks"}, "{", key,
+                  "} is of ranks, and there are none; give {ranks}, too");
+  }
   for (const char* key : {"batch", "accumulate"}) {
     check_setting(!o.tokens_per_step || !is_given(key), {key, "tokens-per-step"}, "{", key,
                   "} and {tokens-per-step} both say how a step is split into micro-batches; give "

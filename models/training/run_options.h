@@ -49,6 +49,8 @@ struct RunOptions {
   bool graph = true;             // capture a step and replay it, where the device can
   int threads = 0;               // of a rank; 0: one per usable core, divided by the ranks
   std::string mesh = {};         // of ranks, as given
+  std::string ranks_as = {};     // "threads" or "processes"; empty: threads
+  std::string meet = {};         // HOST:PORT of ranks that a launcher started; empty: its own
   double rank_timeout = 120;     // seconds
   Policy policy = {};
   std::string spill_directory = {};  // for values that are offloaded to a disk

@@ -47,8 +47,8 @@ void finish(const RunSetup& run, int64_t done, const Checkpoints& checkpoints,
 
 }  // namespace
 
-void train(const RunSetup& run, const std::function<bool()>& stop) {
-  if (run.options.dry_run) return;
+bool train(const RunSetup& run, const std::function<bool()>& stop) {
+  if (run.options.dry_run) return false;
   RunListeners& listeners = *run.listeners;
   const bool keeps_best = run.options.keep_best;
   RunState state(run);
@@ -61,8 +61,15 @@ void train(const RunSetup& run, const std::function<bool()>& stop) {
   });
 
   const bool is_finished = state.done == run.steps() && !run.owes_evaluation();
-  if (is_finished || evaluations.is_out_of_patience()) return tell_it_is_finished(run, evaluations);
-  if (run.owes_evaluation() && !evaluations.make_up()) return listeners.stopped(state.done);
+  if (is_finished || evaluations.is_out_of_patience()) {
+    tell_it_is_finished(run, evaluations);
+    return false;
+  }
+  const auto is_stopped = [&] {
+    listeners.stopped(state.done);
+    return true;
+  };
+  if (run.owes_evaluation() && !evaluations.make_up()) return is_stopped();
 
   while (state.done < run.steps() && !evaluations.is_out_of_patience()) {
     listeners.step(steps.train_next(stop()));
@@ -77,7 +84,7 @@ void train(const RunSetup& run, const std::function<bool()>& stop) {
     if (steps.is_trace_missing()) {
       listeners.say("no trace was written: the run stopped before the traced step");
     }
-    return listeners.stopped(state.done);
+    return is_stopped();
   }
 
   listeners.finished();
@@ -86,8 +93,9 @@ void train(const RunSetup& run, const std::function<bool()>& stop) {
   }
   if (keeps_best && !evaluations.is_done()) evaluations.evaluate();
   checkpoints.write();
-  if (keeps_best && !evaluations.is_done()) return listeners.stopped(state.done);
+  if (keeps_best && !evaluations.is_done()) return is_stopped();
   finish(run, state.done, checkpoints, evaluations, samples);
+  return false;
 }
 
 }  // namespace spool

@@ -28,10 +28,19 @@ struct Message {
 };
 using Messages = std::vector<Message>;
 
+// Who tells the user that ranks are lost: of ranks that are processes, the lowest that is left.
+enum class RankLoss { another_tells, disappeared, absent };
+
 // Another rank ended, or did not come to an exchange.
 class RankEnded final : public Error {
  public:
-  explicit RankEnded(const std::string& why) : Error(ErrorKind::device, why) {}
+  explicit RankEnded(const std::string& why, RankLoss loss = RankLoss::another_tells)
+      : Error(ErrorKind::device, why), loss_(loss) {}
+  // What this rank is to tell of those that are lost, if it is the one that tells.
+  RankLoss loss() const { return loss_; }
+
+ private:
+  RankLoss loss_;
 };
 
 // The host work of a rehearsed exchange, which does nothing; its span in a trace has the bytes.
@@ -69,6 +78,12 @@ class Communicator {
   void fail(const std::string& why) {
     end_others(rank_ == 0 ? why : "rank " + std::to_string(rank_) + ": " + why);
   }
+
+  // Says what this rank does from now on, such as "step 12", for the sentence that names it if it
+  // disappears.
+  virtual void is_doing(const std::string& /*what*/) {}
+  // Whether a lower rank, too, ends by an error of its own, which that one tells; waits a second.
+  virtual bool has_lower_rank_failed() { return false; }
 
   // Bytes given to others by exchange() so far, and the seconds that its moves took.
   size_t sent() const { return sent_; }

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "spool/runtime/check.h"
+#include "spool/runtime/ranks/communicator.h"
 #include "spool/runtime/ranks/descriptor.h"
 #include "spool/runtime/version.h"
 
@@ -21,7 +22,8 @@ namespace spool {
 namespace {
 
 constexpr size_t longest_line = 1 << 20;
-constexpr std::string_view greeting = "spool-meeting ";
+constexpr double patience_with_refusal = 3;  // seconds
+constexpr std::string_view greeting = "spool-meeting ", cannot_begin = "cannot-begin:";
 
 double meeting_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -117,6 +119,7 @@ class Host {
     bool told = false;
     while (!absent().empty()) {
       const double waited = meeting_clock() - begin;
+      if (!refusal_.empty() && waited >= patience_with_refusal) break;
       check(waited < patience.end, absent(), " did not come to ", name_of(place_), " within ",
             patience.end, " s");
       if (!told && waited >= patience.first_word) {
@@ -125,6 +128,7 @@ class Host {
       }
       step(*listener);
     }
+    if (!refusal_.empty()) fail(ErrorKind::invalid, refusal_);
     std::string all = "all";
     for (const std::string& word : gave_) all += " " + word;
     for (const Caller& rank : ranks_) {
@@ -179,6 +183,10 @@ class Host {
       no = "it is there already";
     }
     if (!no.empty()) return send_line(*caller.socket, "no " + no + "\n");
+    if (gives == cannot_begin) {
+      std::getline(words >> std::ws, gives);
+      if (refusal_.empty()) refusal_ = sentence("rank ", rank, ": ", gives);
+    }
     gave_[static_cast<size_t>(rank)] = gives;
     ranks_[static_cast<size_t>(rank)] = std::move(caller);
   }
@@ -186,6 +194,7 @@ class Host {
   MeetingPlace place_;
   std::vector<std::string> gave_;
   std::vector<Caller> ranks_, callers_;
+  std::string refusal_;  // of a rank that cannot begin; the others are awaited, so that they end
 };
 
 Descriptor connect_to(const MeetingPlace& place, double end) {
@@ -202,16 +211,31 @@ Descriptor connect_to(const MeetingPlace& place, double end) {
   }
 }
 
+std::string hello(const MeetingPlace& place, int rank, int size, const std::string& gives) {
+  return sentence(greeting, version(), " ", place.job, " ", rank, " ", size, " ", gives, "\n");
+}
+
 }  // namespace
+
+bool refuse_to_meet(const MeetingPlace& place, int rank, int size, const std::string& why,
+                    double patience) {
+  try {
+    const Descriptor rank_0 = connect_to(place, meeting_clock() + patience);
+    std::string line = sentence(cannot_begin, " ", why);
+    std::ranges::replace(line, '\n', ' ');
+    send_line(*rank_0, hello(place, rank, size, line));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 std::vector<std::string> meet(const MeetingPlace& place, int rank, int size, const std::string& own,
                               const MeetingPatience& patience) {
   if (rank == 0) return Host(place, size, own).wait(patience);
   const double end = meeting_clock() + patience.end;
   Caller rank_0{connect_to(place, end), ""};
-  std::ostringstream hello;
-  hello << greeting << version() << " " << place.job << " " << rank << " " << size << " " << own;
-  send_line(*rank_0.socket, hello.str() + "\n");
+  send_line(*rank_0.socket, hello(place, rank, size, own));
   std::string& said = rank_0.said;
   while (said.empty() || said.back() != '\n') {
     pollfd polled = {*rank_0.socket, POLLIN, 0};
@@ -221,7 +245,7 @@ std::vector<std::string> meet(const MeetingPlace& place, int rank, int size, con
     char some[4096];
     const ssize_t n = ::recv(*rank_0.socket, some, sizeof some, MSG_DONTWAIT);
     const bool goes_on = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-    check(goes_on, "rank 0, or what listens at ", name_of(place), ", ended the meeting");
+    if (!goes_on) throw RankEnded("rank 0 ended the meeting at " + name_of(place));
     if (n > 0) said.append(some, static_cast<size_t>(n));
   }
   check(!said.starts_with("no "), "rank ", rank, " is refused at ", name_of(place), ": ",

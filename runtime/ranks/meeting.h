@@ -21,10 +21,15 @@ struct MeetingPatience {
   std::function<void(const std::string&)> says;
 };
 
-// What each rank gives, by rank: words without spaces or ends of lines.  Rank 0 drops connections
+// What each rank gives, by rank: a word without spaces or ends of lines.  Rank 0 drops connections
 // that do not begin as Spool's do, and refuses, with a sentence, a rank of another job, version or
 // number of ranks, one that is there already, and one out of range.
 std::vector<std::string> meet(const MeetingPlace&, int rank, int size, const std::string& own,
                               const MeetingPatience& = {});
+
+// On a rank that cannot begin: tells rank 0 why, which ends then as meet() throws "rank 2: ...".
+// Whether it was told; rank 0 may have an error of its own, and then does not come.
+bool refuse_to_meet(const MeetingPlace&, int rank, int size, const std::string& why,
+                    double patience);
 
 }  // namespace spool

@@ -2,31 +2,27 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <cstddef>
 #include <cstring>
 #include <deque>
-#include <fstream>
+#include <set>
 #include <string>
-#include <string_view>
 
 #include "spool/runtime/check.h"
-#include "spool/runtime/ranks/descriptor.h"
+#include "spool/runtime/ranks/connections.h"
+#include "spool/runtime/ranks/peer_watch.h"
 #include "spool/runtime/ranks/timeout.h"
+#include "spool/runtime/trace.h"
 
 namespace spool {
 namespace {
 
 constexpr size_t largest_piece = size_t{1} << 20;
 
-double socket_clock() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+constexpr double longest_poll = 0.1, shortest_silence = 5;  // seconds
 
 // Before the bytes of a message.
 struct MessageHead {
@@ -47,9 +43,9 @@ struct Part {
   size_t bytes;
 };
 
-// The connections of a pair: one for messages, and one for why the other ends.
-struct Peer {
-  Descriptor data, end;
+// What travels between this rank and another in an exchange.
+struct Traffic {
+  Descriptor connection;
   std::vector<MessageHead> out_heads;
   std::deque<Part> out;
   MessageHead in_head;
@@ -61,125 +57,60 @@ struct Peer {
 
 bool is_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// A connection to a socket of the abstract namespace, whose name the kernel chose.
-sockaddr_un address_of(std::string_view name) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), size_t{100}));
-  return address;
-}
-
-// A boot of a machine and a network namespace, in which sockets have their names.
-std::string this_machine() {
-  std::string boot = "?";
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::array<char, 64> space = {};
-  const ssize_t n = ::readlink("/proc/self/ns/net", space.data(), space.size() - 1);
-  return boot + (n > 0 ? space.data() : "?");
-}
-
 class SocketRanks final : public Communicator {
  public:
-  SocketRanks(const MeetingPlace& place, int rank, int size, const MeetingPatience& patience)
-      : Communicator(rank, size), peers_(static_cast<size_t>(size)) {
-    const Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un own = {};
-    own.sun_family = AF_UNIX;
-    socklen_t bytes = sizeof own.sun_family;  // without a name: the kernel finds one
-    const auto at = reinterpret_cast<sockaddr*>(&own);
-    check(::bind(*listener, at, bytes) == 0 && ::listen(*listener, 1024) == 0,
-          "no Unix socket for the other ranks: ", std::strerror(errno));
-    bytes = sizeof own;
-    ::getsockname(*listener, at, &bytes);
-    const std::string name(own.sun_path + 1, bytes - offsetof(sockaddr_un, sun_path) - 1);
-    const std::string machine = this_machine();
-    const auto all = meet(place, rank, size, name + "/" + machine, patience);
-    for (size_t r = 0; r < all.size(); ++r) {
-      check(all[r].substr(all[r].find('/') + 1) == machine, "ranks ", rank, " and ", r,
-            " are on different machines, and between machines ranks of cpus need MPI: start them "
-            "with mpirun, with a Spool that was built with MPI");
+  SocketRanks(int rank, int size, Connections connections)
+      : Communicator(rank, size),
+        peers_(static_cast<size_t>(size)),
+        watch_(rank, std::move(connections.watch)) {
+    for (size_t r = 0; r < peers_.size(); ++r) {
+      peers_[r].connection = std::move(connections.data[r]);
     }
-    for (int r = 0; r < rank; ++r) call(r, all[static_cast<size_t>(r)]);
-    const double until = socket_clock() + rank_timeout();
-    for (int left = 2 * (size - 1 - rank); left > 0; --left) answer(*listener, until);
   }
   const char* kind() const override { return "sockets"; }
+  void is_doing(const std::string& what) override { watch_.is_doing(what); }
+  bool has_lower_rank_failed() override { return watch_.has_lower_rank_failed(/*seconds=*/1); }
 
  private:
-  void call(int r, const std::string& said) {
-    const std::string name = said.substr(0, said.find('/'));
-    const sockaddr_un address = address_of(name);
-    const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    for (const bool is_end : {false, true}) {
-      Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      const std::array<int, 2> who = {rank(), is_end};
-      const bool is_there =
-          ::connect(*socket, reinterpret_cast<const sockaddr*>(&address), bytes) == 0 &&
-          ::send(*socket, who.data(), sizeof who, MSG_NOSIGNAL) == sizeof who;
-      if (!is_there) throw RankEnded(sentence("rank ", r, " disappeared as the ranks met"));
-      keep(r, is_end, std::move(socket));
-    }
-  }
+  void end_others(const std::string& why) override { watch_.end(why); }
 
-  void answer(int listener, double until) {
-    pollfd polled = {listener, POLLIN, 0};
-    const double left = std::max(0.0, until - socket_clock());
-    const bool came = ::poll(&polled, 1, static_cast<int>(left * 1000)) > 0;
-    if (!came) throw RankEnded("a rank disappeared as the ranks met");
-    Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    std::array<int, 2> who = {-1, 0};
-    const timeval second = {1, 0};
-    ::setsockopt(*socket, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-    const bool is_rank = ::recv(*socket, who.data(), sizeof who, MSG_WAITALL) == sizeof who &&
-                         who[0] > rank() && who[0] < size();
-    if (!is_rank) throw RankEnded("a rank disappeared as the ranks met");
-    keep(who[0], who[1] != 0, std::move(socket));
-  }
-
-  void keep(int r, bool is_end, Descriptor socket) {
-    Peer& peer = peers_[static_cast<size_t>(r)];
-    (is_end ? peer.end : peer.data) = std::move(socket);
-  }
-
-  void end_others(const std::string& why) override {
-    for (const Peer& peer : peers_) {
-      if (*peer.end < 0) continue;
-      ::send(*peer.end, why.data(), std::min(why.size(), size_t{4096}),
-             MSG_NOSIGNAL | MSG_DONTWAIT);
-      ::shutdown(*peer.end, SHUT_WR);
-    }
-  }
-
-  void move(const char* name, const Messages& out, const Messages& in) override {
+  void move(const char* name, const Messages& out, const Messages& in, double timeout) override {
+    watch_.throw_if_ended();
     prepare(name, out, in);
-    double last = socket_clock();
+    double waited = 0;
     while (waiting()) {
-      wait(name);
+      const double begin = host_clock();
+      wait();
       bool moved = false;
       for (int r = 0; r < size(); ++r) moved |= r != rank() && step(name, r);
-      if (moved) last = socket_clock();
-      if (socket_clock() - last < rank_timeout()) continue;
-      std::string absent;
-      for (int r = 0; r < size(); ++r) {
-        if (peers_[static_cast<size_t>(r)].waits()) {
-          absent += sentence(absent.empty() ? "rank " : ", rank ", r);
-        }
-      }
-      throw RankEnded(sentence(absent, " did not come to the exchange '", name, "' within ",
-                               rank_timeout(), " s"));
+      // Not the time in which this process itself was stopped.
+      waited = moved ? 0 : waited + std::min(host_clock() - begin, 2 * longest_poll);
+      if (!moved) throw_if_hanging(name, waited, timeout);
     }
+  }
+
+  // Where a rank waits for others' work, without a timeout, they still have to be heard.
+  void throw_if_hanging(const char* name, double waited, double timeout) {
+    const bool is_over = waited >= timeout;
+    const double patience = is_over ? timeout : std::max(rank_timeout(), shortest_silence);
+    std::set<int> absent;
+    for (int r = 0; r < size(); ++r) {
+      if (!peers_[static_cast<size_t>(r)].waits()) continue;
+      if (is_over || watch_.silence(r) >= patience) absent.insert(r);
+    }
+    if (!absent.empty()) watch_.throw_absent(absent, name, patience);
   }
 
   void prepare(const char* name, const Messages& out, const Messages& in) {
     std::deque<Part> own;
-    for (Peer& peer : peers_) {
+    for (Traffic& peer : peers_) {
       peer.out_heads.clear();
       peer.out.clear();
       peer.in.clear();
       peer.in_index = peer.in_bytes = 0;
     }
     for (const Message& m : out) {
-      Peer& peer = peers_[static_cast<size_t>(m.peer)];
+      Traffic& peer = peers_[static_cast<size_t>(m.peer)];
       if (m.peer == rank()) own.push_back({m.data, m.bytes});
       if (m.peer == rank()) continue;
       MessageHead head = head_of(name);
@@ -196,10 +127,10 @@ class SocketRanks final : public Communicator {
       if (m.bytes > 0) std::memcpy(m.data, own.front().data, m.bytes);
       own.pop_front();
     }
-    for (Peer& peer : peers_) add_heads(peer);
+    for (Traffic& peer : peers_) add_heads(peer);
   }
 
-  static void add_heads(Peer& peer) {
+  static void add_heads(Traffic& peer) {
     std::deque<Part> parts;
     for (size_t i = 0; i < peer.out_heads.size(); ++i) {
       MessageHead& head = peer.out_heads[i];
@@ -211,48 +142,31 @@ class SocketRanks final : public Communicator {
   }
 
   bool waiting() const {
-    return std::ranges::any_of(peers_, [](const Peer& peer) { return peer.waits(); });
+    return std::ranges::any_of(peers_, [](const Traffic& peer) { return peer.waits(); });
   }
 
   // Returns when a connection is ready, and throws what another rank says as it ends.
-  void wait(const char* name) {
+  void wait() {
     std::vector<pollfd> polled;
-    for (const Peer& peer : peers_) {
+    for (const Traffic& peer : peers_) {
       const bool takes = peer.in_index < peer.in.size();
       const int events = (peer.out.empty() ? 0 : POLLOUT) | (takes ? POLLIN : 0);
-      polled.push_back({peer.waits() ? *peer.data : -1, static_cast<short>(events), 0});
+      polled.push_back({peer.waits() ? *peer.connection : -1, static_cast<short>(events), 0});
     }
-    for (const Peer& peer : peers_) polled.push_back({*peer.end, POLLIN, 0});
-    ::poll(polled.data(), polled.size(), /*ms=*/100);
-    for (size_t r = 0; r < peers_.size(); ++r) {
-      if (polled[peers_.size() + r].revents) hear_end(name, r);
-    }
-  }
-
-  void hear_end(const char* name, size_t r) {
-    std::array<char, 4097> why = {};
-    const ssize_t n = ::recv(*peers_[r].end, why.data(), why.size() - 1, MSG_DONTWAIT);
-    if (n < 0 && is_again()) return;
-    if (n > 0) throw RankEnded(std::string(why.data(), static_cast<size_t>(n)));
-    peers_[r].end = {};  // what it sent before may still come
-    if (!peers_[r].out.empty()) throw_disappeared(name, static_cast<int>(r));
-  }
-
-  [[noreturn]] void throw_disappeared(const char* name, int r) {
-    Peer& peer = peers_[static_cast<size_t>(r)];
-    if (*peer.end >= 0) hear_end(name, static_cast<size_t>(r));
-    throw RankEnded(sentence("rank ", r, " disappeared at the exchange '", name, "'"));
+    polled.push_back({watch_.bell(), POLLIN, 0});
+    ::poll(polled.data(), polled.size(), static_cast<int>(longest_poll * 1000));
+    if (polled.back().revents) watch_.throw_if_ended();
   }
 
   // Sends and takes a piece; whether bytes moved.
   bool step(const char* name, int r) {
-    Peer& peer = peers_[static_cast<size_t>(r)];
+    Traffic& peer = peers_[static_cast<size_t>(r)];
     bool moved = false;
     if (!peer.out.empty()) {
       Part& part = peer.out.front();
-      const ssize_t n = ::send(*peer.data, part.data, std::min(part.bytes, largest_piece),
+      const ssize_t n = ::send(*peer.connection, part.data, std::min(part.bytes, largest_piece),
                                MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (n < 0 && !is_again()) throw_disappeared(name, r);
+      if (n < 0 && !is_again()) watch_.throw_disappeared(r, name);
       moved = n > 0;
       part.data += std::max<ssize_t>(n, 0);
       part.bytes -= static_cast<size_t>(std::max<ssize_t>(n, 0));
@@ -262,7 +176,7 @@ class SocketRanks final : public Communicator {
   }
 
   bool take(const char* name, int r) {
-    Peer& peer = peers_[static_cast<size_t>(r)];
+    Traffic& peer = peers_[static_cast<size_t>(r)];
     if (peer.in_index == peer.in.size()) return false;
     const Message& to = peer.in[peer.in_index];
     constexpr size_t head_bytes = sizeof(MessageHead);
@@ -270,8 +184,8 @@ class SocketRanks final : public Communicator {
     std::byte* at = in_head ? reinterpret_cast<std::byte*>(&peer.in_head) + peer.in_bytes
                             : to.data + (peer.in_bytes - head_bytes);
     const size_t left = (in_head ? 0 : to.bytes) + head_bytes - peer.in_bytes;
-    const ssize_t n = ::recv(*peer.data, at, std::min(left, largest_piece), MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && !is_again())) throw_disappeared(name, r);
+    const ssize_t n = ::recv(*peer.connection, at, std::min(left, largest_piece), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && !is_again())) watch_.throw_disappeared(r, name);
     if (n < 0) return false;
     peer.in_bytes += static_cast<size_t>(n);
     if (in_head && peer.in_bytes == head_bytes) compare(name, r, peer);
@@ -282,7 +196,7 @@ class SocketRanks final : public Communicator {
     return true;
   }
 
-  void compare(const char* name, int r, const Peer& peer) {
+  void compare(const char* name, int r, const Traffic& peer) {
     const MessageHead& head = peer.in_head;
     std::string why;
     if (head.name != head_of(name).name) {
@@ -294,11 +208,12 @@ class SocketRanks final : public Communicator {
                      " other messages than that one takes");
     }
     if (why.empty()) return;
-    end_others(why);
+    fail(why);
     throw Error(ErrorKind::invalid, why);
   }
 
-  std::vector<Peer> peers_;
+  std::vector<Traffic> peers_;
+  PeerWatch watch_;
 };
 
 }  // namespace
@@ -306,7 +221,7 @@ class SocketRanks final : public Communicator {
 std::shared_ptr<Communicator> ranks_of_sockets(const MeetingPlace& place, int rank, int size,
                                                const MeetingPatience& patience) {
   check(size > 0 && rank >= 0 && rank < size, "rank ", rank, " is none of ", size, " ranks");
-  return std::make_shared<SocketRanks>(place, rank, size, patience);
+  return std::make_shared<SocketRanks>(rank, size, connect_ranks(place, rank, size, patience));
 }
 
 }  // namespace spool

@@ -2,9 +2,11 @@
 
 #include "spool/models/training/run/ranks.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/json.h"
+#include "spool/runtime/ranks/launcher.h"
 #include "spool/runtime/version.h"
 
 namespace spool {
@@ -26,15 +29,31 @@ json own_environment() {
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
-    if (!text.starts_with("SPOOL_") || equals == std::string_view::npos) continue;
-    all[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+    const std::string_view name = text.substr(0, equals);
+    const bool is_of_rank = name == rank_variables::rank || name == rank_variables::ranks ||
+                            name == rank_variables::job;
+    if (!name.starts_with("SPOOL_") || equals == std::string_view::npos || is_of_rank) continue;
+    all[std::string(name)] = text.substr(equals + 1);
   }
   return all;
 }
 
-json comparison(const RunSetup& run) {
+// The machine and the processors that this process may use, which ranks may share.
+std::string own_processors() {
+  std::array<char, 256> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  ::sched_getaffinity(0, sizeof mask, &mask);
+  std::string text = host.data();
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &mask)) text += sentence(" ", cpu);
+  }
+  return text;
+}
+
+json settings_of(const RunSetup& run) {
   const TrainingConfig& t = run.options.training;
-  const Report& foretold = run.planned.foretold;
   return {{"version", sentence(version(), " ", commit())},
           {"settings", configuration(run.options)},
           {"data", run.data->fingerprint()},
@@ -43,22 +62,53 @@ json comparison(const RunSetup& run) {
           {"ranks", t.ranks},
           {"kind of device", name(run.options.device.type)},
           {"threads", run.options.threads},
-          {"environment", own_environment()},
-          {"plan", to_json(StoredPlan{.plan = run.planned.plans.step})},
+          {"environment", own_environment()}};
+}
+
+json plan_of(const RunSetup& run) {
+  const Report& foretold = run.planned.foretold;
+  return {{"plan", to_json(StoredPlan{.plan = run.planned.plans.step})},
           {"foretold peak", foretold.memory.peak},
           {"foretold peak of the host", foretold.host.peak},
           {"buckets in flight", run.planned.plans.buckets_in_flight}};
+}
+
+// Values that are objects are compared member by member, so that the first difference is named.
+void compare_values(const std::string& what, const json& first, const json& other, size_t rank) {
+  if (first == other) return;
+  if (first.is_object() && other.is_object()) {
+    for (const auto& [name, value] : first.items()) {
+      compare_values(sentence(what, " ", name), value, other.value(name, json()), rank);
+    }
+    for (const auto& [name, value] : other.items()) {
+      if (!first.contains(name)) compare_values(sentence(what, " ", name), json(), value, rank);
+    }
+  }
+  fail(ErrorKind::invalid, "rank 0 and rank ", rank, " differ in", what, ": ", excerpt(first),
+       " and ", excerpt(other));
+}
+
+void compare(const RunSetup& run, const json& own) {
+  const std::vector<std::string> all = run.ranks->gather("comparison", own.dump());
+  const json first = json::parse(all.front());
+  for (size_t r = 1; r < all.size(); ++r) compare_values("", first, json::parse(all[r]), r);
 }
 
 json rows_to_json(const ChunkRows& rows) { return {{"loss", rows.loss}, {"mlp", rows.mlp}}; }
 
 }  // namespace
 
-void give_part_of_machine(RunOptions& o) {
+void give_part_of_machine(RunOptions& o, Communicator* ranks) {
   if (o.training.ranks == 0) return;
   check_setting(o.device.type == DeviceType::cpu, {"ranks", "device"},
                 "ranks on GPUs are not there yet; choose the cpu, or one GPU without ranks");
-  if (o.threads == 0) o.threads = std::max(usable_cores() / o.training.ranks, 1);
+  int sharers = o.training.ranks;
+  if (ranks) {
+    const std::string own = own_processors();
+    const std::vector<std::string> all = ranks->gather("processors", own);
+    sharers = static_cast<int>(std::ranges::count(all, own));
+  }
+  if (o.threads == 0) o.threads = std::max(usable_cores() / sharers, 1);
 }
 
 Mesh mesh_of_threads(int ranks, int rank, const Machine& machine) {
@@ -103,17 +153,12 @@ void take_plan(RunSetup& run) {
   config = run.planned.config;
 }
 
-void compare_ranks(const RunSetup& run) {
-  const std::vector<std::string> all = run.ranks->gather("comparison", comparison(run).dump());
-  const json first = json::parse(all.front());
-  for (size_t r = 1; r < all.size(); ++r) {
-    const json other = json::parse(all[r]);
-    for (const auto& [what, value] : first.items()) {
-      const json theirs = other.value(what, json());
-      check(theirs == value, "rank 0 and rank ", r, " differ in ", what, ": ", excerpt(value),
-            " and ", excerpt(theirs));
-    }
-  }
+void compare_settings(const RunSetup& run) {
+  if (run.ranks) compare(run, settings_of(run));
+}
+
+void compare_plans(const RunSetup& run) {
+  if (run.ranks) compare(run, plan_of(run));
 }
 
 }  // namespace spool

@@ -11,7 +11,7 @@ namespace spool {
 
 // Refuses a device on which ranks cannot run, and gives each its part of the processors, unless
 // threads are set.
-void give_part_of_machine(RunOptions&);
+void give_part_of_machine(RunOptions&, Communicator* ranks = nullptr);
 // Ranks that are threads on this machine's cpu, by a nominal link.
 Mesh mesh_of_threads(int ranks, int rank, const Machine&);
 
@@ -20,7 +20,9 @@ void give_plan(const RunSetup&);
 // On the others: takes the plan, and foretells what it takes of this rank.
 void take_plan(RunSetup&);
 
-// Throws an error that names two ranks and the first thing in which they differ.
-void compare_ranks(const RunSetup&);
+// Throw an error that names two ranks and the first thing in which they differ; nothing without
+// ranks.  Before and after one of them has planned.
+void compare_settings(const RunSetup&);
+void compare_plans(const RunSetup&);
 
 }  // namespace spool

@@ -231,7 +231,7 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
                .listeners = std::make_unique<RunListeners>(listener),
                .ranks = std::move(ranks)};
   RunOptions& o = run.options;
-  give_part_of_machine(o);
+  give_part_of_machine(o, run.ranks.get());
   if (!run.writes()) o.log = o.trace = o.report = o.save_plan = "";
   const std::optional<StoredRun> stored = find_stored_run(run);
   check_can_be_stored(o);
@@ -242,6 +242,7 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
   run.sample = sample_of(o, *run.tokenizer, run.checkpoint);
   o.training.validate();
   open_data(run, stored);
+  compare_settings(run);
   plan(run, stored);
   if (o.dry_run) {
     if (run.trace) run.listeners->say(run.trace->write(run.traced_step() + 1));
@@ -249,10 +250,8 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
   }
   run.tape = step_fingerprints(describe_step(o.training)).back();
   run.stream = open_stream(o.device, run.planned.budget, o.threads);
-  if (run.ranks) {
-    compare_ranks(run);
-    run.stream->join(run.ranks);
-  }
+  compare_plans(run);
+  if (run.ranks) run.stream->join(run.ranks);
   if (run.writes()) run.directory = std::make_unique<RunDirectory>(o.out, o.keep_checkpoints);
   set_up_trainer(run, stored);
   if (run.writes() && o.keep_best && run.evaluations.best) {

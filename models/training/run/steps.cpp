@@ -42,6 +42,7 @@ bool TrainingSteps::can_read_batch(int64_t step) {
 
 void TrainingSteps::enqueue(int64_t step, bool stops) {
   const bool saves = run_.ranks && run_.writes() && checkpoints_.is_time();
+  if (run_.ranks) run_.ranks->is_doing(sentence("step ", step + 1));
   const auto enqueue = [&] { run_.trainer->step(step, state_.batch, stops, saves); };
   if (is_traced(step)) {
     run_.trace->measure(*run_.stream, enqueue);

@@ -48,6 +48,13 @@ const Settings rank_table{
      "What ranks divide, the stage of ZeRO: 0, only micro-batches; 1, the optimizer's state, too; "
      "2, the default, gradients, too",
      at_least(0, 2), execution, in_help},
+    {"ranks-as", &RunOptions::ranks_as,
+     "What the ranks are: threads of this program, the default, or processes that it starts",
+     one_of({"threads", "processes"}), execution, in_help},
+    {"meet", &RunOptions::meet,
+     "HOST:PORT where rank 0 listens for the ranks that a launcher started (torchrun, mpirun, "
+     "srun), in place of what the launcher says",
+     any_value, execution, in_help},
     {"rank-timeout", &RunOptions::rank_timeout,
      "Seconds that a rank waits in a step for the others before the run ends",
      must<double>("the time that ranks wait must be a finite number of seconds, at least 1",

@@ -1,0 +1,152 @@
+#include "spool/models/cli/ranks/processes.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include "spool/models/cli/interrupt.h"
+#include "spool/runtime/check.h"
+#include "spool/runtime/ranks/launcher.h"
+#include "spool/runtime/trace.h"
+
+namespace spool {
+namespace {
+
+constexpr double grace = 3;  // seconds until ranks that do not end after one did are killed
+constexpr std::initializer_list<int> passed_on = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+std::vector<std::string> own_words() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  check(!words.empty(),
+        "the system does not say this program's own words (/proc/self/cmdline), "
+        "which its ranks need; --ranks-as threads does not");
+  return words;
+}
+
+// Only a child of one thread may do this much before exec.
+[[noreturn]] void become_rank(int rank, int ranks, pid_t parent, std::vector<char*>& words,
+                              const sigset_t& mask) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);
+  ::setpgid(0, 0);  // the terminal's signals come through the parent alone
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::setenv(rank_variables::rank, std::to_string(rank).c_str(), 1);
+  ::setenv(rank_variables::ranks, std::to_string(ranks).c_str(), 1);
+  ::setenv(rank_variables::job, ("process-" + std::to_string(parent)).c_str(), 1);
+  ::execv("/proc/self/exe", words.data());
+  ::_exit(127);
+}
+
+class RankProcesses {
+ public:
+  explicit RankProcesses(int ranks) : words_(own_words()) {
+    ::sigemptyset(&watched_);
+    for (const int signal : passed_on) ::sigaddset(&watched_, signal);
+    for (const int signal : {SIGTSTP, SIGCHLD}) ::sigaddset(&watched_, signal);
+    ::sigprocmask(SIG_BLOCK, &watched_, &mask_);
+    std::vector<char*> words;
+    for (std::string& word : words_) words.push_back(word.data());
+    words.push_back(nullptr);
+    const pid_t parent = ::getpid();
+    for (int r = 0; r < ranks; ++r) {
+      const pid_t child = ::fork();
+      if (child == 0) become_rank(r, ranks, parent, words, mask_);
+      if (child < 0) refuse_to_start(r, errno);
+      living_.push_back(child);
+      ranks_.push_back(child);
+    }
+  }
+
+  int wait() {
+    while (!living_.empty()) {
+      const timespec tenth = {0, 100'000'000};
+      const int signal = ::sigtimedwait(&watched_, nullptr, &tenth);
+      if (signal == SIGTSTP) {
+        stop_and_go_on();
+      } else if (signal > 0 && signal != SIGCHLD) {
+        was_signalled_ = true;
+        to_all(signal);
+      }
+      while (reap()) continue;
+      if (ended_badly_ && host_clock() - *ended_badly_ > grace) to_all(SIGKILL);
+    }
+    ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
+    return code_;
+  }
+
+  // Of the first that ended badly, if a signal killed it that did not come from here.
+  std::optional<std::pair<int, int>> killed() const { return killed_; }
+
+ private:
+  [[noreturn]] void refuse_to_start(int rank, int error) {
+    to_all(SIGKILL);
+    fail(ErrorKind::device, "the system starts no process for rank ", rank, ": ",
+         std::strerror(error));
+  }
+
+  void to_all(int signal) const {
+    for (const pid_t child : living_) ::kill(child, signal);
+  }
+
+  void stop_and_go_on() {
+    to_all(SIGSTOP);
+    ::raise(SIGSTOP);
+    to_all(SIGCONT);
+  }
+
+  bool reap() {
+    int status = 0;
+    const pid_t child = ::waitpid(-1, &status, WNOHANG);
+    if (child <= 0) return false;
+    std::erase(living_, child);
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    const int code = signal ? 1 : WEXITSTATUS(status);
+    if (was_signalled_ && (signal || code == stopped_by_a_signal)) {
+      code_ = code_ ? code_ : stopped_by_a_signal;
+      if (signal && !ended_badly_) ended_badly_ = host_clock();
+    } else if (code != 0 && !ended_badly_) {
+      ended_badly_ = host_clock();
+      code_ = code;
+      const auto rank = static_cast<int>(std::ranges::find(ranks_, child) - ranks_.begin());
+      if (signal) killed_ = {rank, signal};
+    }
+    return true;
+  }
+
+  std::vector<std::string> words_;
+  sigset_t watched_ = {}, mask_ = {};
+  std::vector<pid_t> ranks_, living_;
+  bool was_signalled_ = false;
+  std::optional<double> ended_badly_;
+  std::optional<std::pair<int, int>> killed_;
+  int code_ = 0;
+};
+
+}  // namespace
+
+int run_as_processes(int ranks, const std::function<std::string()>& is_left) {
+  RankProcesses processes(ranks);
+  const int code = processes.wait();
+  if (const auto killed = processes.killed()) {
+    const auto& [rank, signal] = *killed;
+    fail(ErrorKind::device, "rank ", rank, " was killed by signal ", signal, " (",
+         ::strsignal(signal), "); ", is_left());
+  }
+  return code;
+}
+
+}  // namespace spool

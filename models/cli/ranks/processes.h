@@ -1,0 +1,16 @@
+#pragma once
+
+// The ranks of a run as processes: the program starts itself again as each of them.
+
+#include <functional>
+#include <string>
+
+namespace spool {
+
+// Starts the ranks with this program's own words, passes SIGINT, SIGTERM, SIGHUP and SIGUSR1 on to
+// them, stops and goes on with them, and returns their exit code when all have ended.  Throws if one
+// was killed, "rank 2 was killed by signal 9; " and what `is_left` then says.  If this process is
+// killed, they get SIGTERM.
+int run_as_processes(int ranks, const std::function<std::string()>& is_left);
+
+}  // namespace spool
