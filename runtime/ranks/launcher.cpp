@@ -52,8 +52,8 @@ MeetingPlace place_of(const std::string& what, const std::string& text) {
   const std::string host = text.substr(0, colon == std::string::npos ? 0 : colon);
   const std::optional<int> port =
       number_in(std::string_view(text).substr(colon == std::string::npos ? 0 : colon + 1));
-  check(!host.empty() && port && *port > 0 && *port < 65'536, what, " '", text,
-        "' is not HOST:PORT, such as node1:29400, where rank 0 listens");
+  check_setting(!host.empty() && port && *port > 0 && *port < 65'536, {"meet"}, what, " '", text,
+                "' is not HOST:PORT, such as node1:29400, where rank 0 listens");
   const bool is_bracketed = host.front() == '[' && host.back() == ']';  // of IPv6
   return {.host = is_bracketed ? host.substr(1, host.size() - 2) : host, .port = *port, .job = ""};
 }
@@ -129,7 +129,7 @@ std::optional<LaunchedRank> rank_of_launcher(const Environment& of) {
 MeetingPlace meeting_place(const LaunchedRank& own, const std::string& meet,
                            const Environment& of) {
   std::optional<MeetingPlace> place;
-  if (!meet.empty()) place = place_of("--meet", meet);
+  if (!meet.empty()) place = place_of("the place to meet", meet);
   if (!place && own.launcher != "spool") place = master(of);
   if (!place && own.launcher == "srun") place = first_node(of);
   if (!place) return {.host = "", .port = 0, .job = sentence(job_of(own, of), "-", ::getuid())};
@@ -142,8 +142,9 @@ std::string first_host(const std::string& node_list) {
   if (end == std::string::npos || node_list[end] == ',') return node_list.substr(0, end);
   const size_t number_end = node_list.find_first_of("-,]", end);
   const size_t close = node_list.find(']', end);
-  check(number_end != std::string::npos && close != std::string::npos, "SLURM_STEP_NODELIST '",
-        node_list, "' is no list of machines; --meet HOST:PORT names the place to meet");
+  check_setting(number_end != std::string::npos && close != std::string::npos, {"meet"},
+                "SLURM_STEP_NODELIST '", node_list,
+                "' is no list of machines; name the place to meet, HOST:PORT");
   const size_t rest = node_list.find(',', close);
   return node_list.substr(0, end) + node_list.substr(end + 1, number_end - end - 1) +
          node_list.substr(close + 1, rest == std::string::npos ? rest : rest - close - 1);

@@ -41,8 +41,8 @@ bool with_addresses(const MeetingPlace& place, const Use& use) {
     const std::string name = "spool-" + place.job;
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    check(name.size() + 1 < sizeof address.sun_path, "the job's name '", place.job,
-          "' is too long for a socket; --meet HOST:PORT names another place to meet");
+    check_setting(name.size() + 1 < sizeof address.sun_path, {"meet"}, "the job's name '",
+                  place.job, "' is too long for a socket; name a place to meet, HOST:PORT");
     // It begins with a zero: of the abstract namespace, so nothing is left on a disk.
     std::memcpy(address.sun_path + 1, name.data(), name.size());
     const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -74,8 +74,8 @@ Descriptor listen_at(const MeetingPlace& place) {
     error = errno;
     return false;
   });
-  check(listens || error != EADDRINUSE, name_of(place), ", where the ranks meet, is in use by ",
-        "another program; --meet HOST:PORT names another");
+  check_setting(listens || error != EADDRINUSE, {"meet"}, name_of(place),
+                ", where the ranks meet, is in use by another program; name another, HOST:PORT");
   check(listens, "rank 0 cannot listen at ", name_of(place),
         ", where the ranks meet: ", std::strerror(error));
   return socket;

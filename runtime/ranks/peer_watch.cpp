@@ -81,8 +81,8 @@ void PeerWatch::end(const std::string& why) {
   has_told_end_ = true;
 }
 
-// The connection holds far more than what is not read yet of a rank that is stopped for a while; one
-// that is full is a rank that hangs.
+// The connection holds far more than a rank that is stopped for a while leaves unread; one that is
+// full is of a rank that hangs.
 void PeerWatch::tell(const std::string& text) {
   std::string line = text.substr(0, 4096);
   std::ranges::replace(line, '\n', ' ');
