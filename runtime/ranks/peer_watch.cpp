@@ -20,7 +20,7 @@
 namespace spool {
 namespace {
 
-constexpr double seconds_between_lines = 1;
+constexpr double seconds_between_lines = 0.25;
 
 // How a rank ends: by an error of its own, as another ended, because it lost others, or, in no line,
 // without a word.
@@ -77,7 +77,7 @@ void PeerWatch::is_doing(const std::string& what) {
 
 void PeerWatch::end(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (!has_told_end_) tell(sentence(follows_another_ ? followed : failed, " ", why));
+  if (!has_told_end_) tell(sentence(how_.empty() ? std::string(failed) : how_, " ", why));
   has_told_end_ = true;
 }
 
@@ -108,7 +108,7 @@ void PeerWatch::run() {
       }
     }
     polled.push_back({*stop_read_, POLLIN, 0});
-    ::poll(polled.data(), polled.size(), /*ms=*/250);
+    ::poll(polled.data(), polled.size(), /*ms=*/100);
     if (polled.back().revents) return;
     const std::lock_guard lock(mutex_);
     const double now = watch_clock(), passed = std::min(now - last, seconds_between_lines);
@@ -166,14 +166,15 @@ void PeerWatch::throw_if_ended() {
   const std::lock_guard lock(mutex_);
   char rung = 0;
   while (::read(*bell_read_, &rung, 1) > 0) continue;
-  // One that failed of itself counts before those that followed it.
+  // One that failed of itself counts before those that followed it, which say the same.
   auto first = std::ranges::find(peers_, failed, &Peer::end);
   if (first == peers_.end()) {
     first = std::ranges::find_if(peers_, [](const Peer& p) { return !p.why.empty(); });
   }
   if (first == peers_.end()) return;
-  follows_another_ = true;
-  const bool tells = !first->lost.empty() && is_lowest_without(first->lost);
+  const bool has_lost = !first->lost.empty();
+  how_ = has_lost ? sentence(first->end, " ", numbers_of(first->lost)) : std::string(followed);
+  const bool tells = has_lost && is_lowest_without(first->lost);
   throw RankEnded(first->why, tells ? loss_of(first->end) : RankLoss::another_tells);
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Ranks that are processes of one machine tell each other every second that they live and what they
-// do, and at their end why they end.  A thread of each rank sends and reads that, so that it comes
-// through while the rank computes.
+// Ranks that are processes of one machine tell each other several times a second that they live and
+// what they do, and at their end why they end.  A thread of each rank sends and reads that, so that
+// it comes through while the rank computes.
 
 #include <condition_variable>
 #include <mutex>
@@ -66,7 +66,8 @@ class PeerWatch {
   int rank_;
   std::vector<Peer> peers_;
   std::string doing_;
-  bool has_told_end_ = false, follows_another_ = false;
+  bool has_told_end_ = false;
+  std::string how_;  // this one ends, if it follows another: a word and the ranks that are lost
   Descriptor bell_read_, bell_write_, stop_read_, stop_write_;
   std::jthread thread_;
 };

@@ -89,16 +89,19 @@ class SocketRanks final : public Communicator {
     }
   }
 
-  // Where a rank waits for others' work, without a timeout, they still have to be heard.
+  // Where a rank waits for others' work, without a timeout, they still have to be heard.  Of those
+  // that did not come, ranks that are heard wait for another.
   void throw_if_hanging(const char* name, double waited, double timeout) {
     const bool is_over = waited >= timeout;
     const double patience = is_over ? timeout : std::max(rank_timeout(), shortest_silence);
-    std::set<int> absent;
+    std::set<int> awaited, silent;
     for (int r = 0; r < size(); ++r) {
       if (!peers_[static_cast<size_t>(r)].waits()) continue;
-      if (is_over || watch_.silence(r) >= patience) absent.insert(r);
+      awaited.insert(r);
+      if (watch_.silence(r) >= (is_over ? 0.6 * timeout : patience)) silent.insert(r);
     }
-    if (!absent.empty()) watch_.throw_absent(absent, name, patience);
+    if (!silent.empty()) watch_.throw_absent(silent, name, patience);
+    if (is_over) watch_.throw_absent(awaited, name, patience);
   }
 
   void prepare(const char* name, const Messages& out, const Messages& in) {

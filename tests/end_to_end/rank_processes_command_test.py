@@ -1,0 +1,247 @@
+"""Ranks that are processes, of Spool's own or of a launcher, end in the files of threads; one that ends
+takes the others with it, one sentence says why, and the run goes on with any number of them.
+
+rank_processes_command_test.py PROGRAM [CASE...]
+"""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import time
+
+from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
+
+FILES = ["model.safetensors", "optimizer.safetensors", "run.json"]
+STEP = ["--accumulate", 4, "--dropout", 0.1]
+ROUNDS = 20 if os.environ.get("SPOOL_NIGHTLY") == "1" else 2
+LONG = 200  # steps of a run that is ended
+OF_LAUNCHERS = {
+    "torchrun": ("RANK", "WORLD_SIZE"),
+    "mpirun": ("PMI_RANK", "PMI_SIZE"),
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+}
+
+
+def rank_of(process):
+    """The number of the rank that Spool started as this process, or none yet."""
+    try:
+        variables = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return next((int(v.split(b"=")[1]) for v in variables if v.startswith(b"SPOOL_RANK=")), None)
+
+
+def started_by(program):
+    """The processes of the ranks that a program has started, by rank."""
+    text = pathlib.Path(f"/proc/{program}/task/{program}/children").read_text()
+    return {rank_of(int(child)): int(child) for child in text.split()}
+
+
+def lives(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().split(") ")[1][0] not in "ZX"
+    except OSError:
+        return False
+
+
+class RankProcesses(Folder):
+    def words(self, out, *more, steps=4):
+        fixed = ["train", *SHAPE, *STEP, "--data", self.text, "--out", out, "--steps", steps]
+        return [str(w) for w in [*fixed, *more]]
+
+    def start(self, words, **variables):
+        """A process, whose errors are in the file .said of it."""
+        said = open(self.folder / f"said-{random.randrange(10**9)}", "w+", encoding="utf-8")
+        self.addCleanup(said.close)
+        run = subprocess.Popen([PROGRAM, *words], env=os.environ | variables, stderr=said,
+                               stdout=subprocess.DEVNULL)
+        run.said = said
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        return run
+
+    def launched(self, launcher, ranks, words, variables=lambda _: {}):
+        rank, size = OF_LAUNCHERS[launcher]
+        return [self.start(words, **({rank: str(r), size: str(ranks)} | variables(r)))
+                for r in range(ranks)]
+
+    def ended(self, run, within=60):
+        """Its exit code and the lines of its errors."""
+        code = run.wait(timeout=within)
+        run.said.seek(0)
+        # Tests repeat flags of SHAPE.
+        return code, [line for line in self.said(run.said.read()) if "the last one counts" not in line]
+
+    def whole(self, *more, steps=4, name="whole"):
+        self.assertEqual(spool(*self.words(self.folder / name, "--ranks", 1, *more, steps=steps))[0], 0)
+        return self.folder / name
+
+    def same(self, one, other):
+        for name in FILES:
+            theirs = (other / "latest" / name).read_bytes()
+            self.assertEqual((one / "latest" / name).read_bytes(), theirs, f"{other.name} {name}")
+
+    def test_end_in_the_files_of_one_rank(self):
+        for name, more in {"f32": [], "bf16": ["--dtype", "bf16", "--optimizer-state", "streamed"]}.items():
+            whole = self.whole(*more, name=name)
+            for ranks in [2, 4]:
+                out = self.folder / f"{name}-{ranks}"
+                status, printed, errors = spool(
+                    *self.words(out, *more, "--ranks", ranks, "--ranks-as", "processes"))
+                self.assertEqual((status, errors), (0, ""))
+                peak = printed.split("\npeak ")[1].split("\n")[0]
+                self.assertEqual(*[part.split()[-2] for part in peak.split(", ")])
+                self.same(whole, out)
+
+    def test_of_a_launcher_end_in_the_files_of_one_rank(self):
+        whole = self.whole()
+        for launcher in OF_LAUNCHERS:
+            out = self.folder / launcher
+            for run in self.launched(launcher, 4, self.words(out)):
+                self.assertEqual(self.ended(run), (0, []))
+            self.same(whole, out)
+
+    def test_meet_at_an_address(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        out = self.folder / "address"
+        for run in self.launched("torchrun", 2, self.words(out, "--meet", f"127.0.0.1:{port}")):
+            self.assertEqual(self.ended(run), (0, []))
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            at = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(other.getsockname()[1])}
+            run = self.start(self.words(self.out), RANK="0", WORLD_SIZE="2", **at)
+            code, said = self.ended(run)
+            self.assertEqual(code, 1)
+            self.assertIn("is in use by another program", said[0])
+            self.assertIn("--meet", said[0])
+
+    def own_run(self, *more):
+        """A run on four processes that has saved and goes on; its processes by rank."""
+        self.out = self.folder / f"run-{random.randrange(10**9)}"
+        log = self.out.with_suffix(".log")
+        words = self.words(self.out, "--checkpoint-every", 2, "--ranks", 4, "--ranks-as", "processes",
+                           "--log", log, *more, steps=LONG)
+        run = self.start(words)
+        until = random.randint(3, LONG // 2)
+        while run.poll() is None and not (last_step(log) >= until and (self.out / "latest").exists()):
+            time.sleep(0.002)
+        self.assertIsNone(run.poll())
+        ranks = started_by(run.pid)
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        return run, ranks
+
+    def goes_on(self, ranks):
+        """The run goes on, and ends in the files of one that was never stopped."""
+        as_words = ["--ranks-as", "processes"] if ranks == 2 else []
+        status, _, errors = spool("train", "--resume", "--out", self.out, "--ranks", ranks, *as_words)
+        self.assertEqual(status, 0, errors)
+        whole = self.folder / "long"
+        if not whole.exists():
+            self.whole("--checkpoint-every", 2, steps=LONG, name="long")
+        self.same(whole, self.out)
+
+    def end_of(self, run, ranks, code, *words, within=10):
+        begin = time.monotonic()
+        got, said = self.ended(run, within=60)
+        while any(lives(process) for process in ranks.values()):
+            time.sleep(0.01)
+        self.assertLess(time.monotonic() - begin, within, said)
+        self.assertEqual(got, code, said)
+        self.assertEqual(len(said), 1 if words else 0, said)
+        for word in words:
+            self.assertIn(word, said[0])
+
+    def test_one_that_is_killed_ends_the_run_which_goes_on(self):
+        for i in range(ROUNDS):
+            run, ranks = self.own_run()
+            rank = random.randrange(4)
+            os.kill(ranks[rank], signal.SIGKILL)
+            self.end_of(run, ranks, 1, f"rank {rank} was killed by signal 9", "the last checkpoint is")
+            self.goes_on([1, 2, 4][i % 3])
+
+    def test_one_that_hangs_ends_the_run_which_goes_on(self):
+        for i in range(ROUNDS):
+            run, ranks = self.own_run("--rank-timeout", 1)
+            rank = random.randrange(4)
+            os.kill(ranks[rank], signal.SIGSTOP)
+            self.end_of(run, ranks, 1, f"rank {rank} did not come to the exchange", "the last checkpoint is",
+                        within=20)
+            self.goes_on([2, 4, 1][i % 3])
+
+    def test_a_signal_saves_after_the_same_step_of_all(self):
+        for i in range(ROUNDS):
+            run, ranks = self.own_run()
+            to = random.choice([run.pid, *ranks.values()])
+            number = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1][i % 4]
+            os.kill(to, number)
+            self.end_of(run, ranks, 130)
+            self.assertEqual(json.loads((self.out / "latest" / "run.json").read_text())["step"],
+                             last_step(self.out.with_suffix(".log")))
+            self.goes_on([4, 1, 2][i % 3])
+
+    def test_save_when_the_program_that_started_them_is_killed(self):
+        run, ranks = self.own_run()
+        run.kill()
+        self.end_of(run, ranks, -signal.SIGKILL)
+        self.goes_on(2)
+
+    def refused_once(self, runs, code, *words):
+        """One of the processes says one sentence, the others end silently."""
+        ends = [self.ended(run) for run in runs]
+        said = [line for _, lines in ends for line in lines]
+        self.assertEqual(len(said), 1, said)
+        for word in words:
+            self.assertIn(word, said[0])
+        self.assertEqual({end[0] for end in ends}, {code})
+
+    def test_one_sentence_says_why_a_run_does_not_begin(self):
+        good = self.words(self.out)
+        nowhere = self.words(self.out, "--accumulate", 3, "--data", self.folder / "nowhere.txt")
+        cases = [
+            (nowhere, 1, "nowhere.txt: there is no such file"),
+            ([*good, "--bad"], 2, "--bad"),
+            ([*good, "--ranks", "2"], 1, "started 3 ranks, and the run is to have 2"),
+            ([*good, "--mesh", "data=2"], 1, "started 3 ranks, and the run is to have 2"),
+            (good, 1, "1, 2 or 4 ranks can compute it, not 3"),
+            ([*good, "--ranks-as", "threads"], 1, "--ranks-as threads"),
+            (["info", self.folder], 1, "spool info runs in one process"),
+        ]
+        # Each has a meeting of its own, as they all run at once.
+        started = [self.launched("torchrun", 3, case[0], lambda _, i=i: {"SPOOL_MEETING": f"{self.out}-{i}"})
+                   for i, case in enumerate(cases)]
+        for runs, (_, code, words) in zip(started, cases):
+            self.refused_once(runs, code, words)
+
+    def test_that_differ_are_named(self):
+        good = self.words(self.out)
+
+        def other(words=None, **variables):
+            return [self.start(good, RANK="0", WORLD_SIZE="2"),
+                    self.start(words or good, RANK="1", WORLD_SIZE="2", **variables)]
+
+        self.refused_once(other(self.words(self.out, "--seed", 7)), 1, "rank 0 and rank 1 differ in settings", "7")
+        self.refused_once(other(SPOOL_URING="0"), 1, "differ in environment SPOOL_URING")
+        self.refused_once(other([*good, "--threads", "2"]), 1, "rank 0 and rank 1 differ in threads")
+        self.refused_once(other([*good, "--zero", "1"]), 1, "differ in zero: 2 and 1")
+        nowhere = self.words(self.out, "--data", self.folder / "nowhere.txt")
+        self.refused_once(other(nowhere), 1, "rank 1: ", "nowhere.txt")
+
+    def test_of_no_launcher_are_refused(self):
+        self.refused(self.train("--meet", "node:1234"), 1, "--meet", "launcher")
+        self.refused(self.train("--ranks-as", "processes"), 1, "--ranks-as", "--ranks")
+        self.refused(self.train("--ranks", 2, "--ranks-as", "fibres"), 2, "threads", "processes")
+        run = self.start(self.words(self.out), RANK="1")
+        code, said = self.ended(run)
+        self.assertEqual(code, 1)
+        self.assertIn("RANK is set, and WORLD_SIZE is not", said[0])
+
+
+if __name__ == "__main__":
+    main()
