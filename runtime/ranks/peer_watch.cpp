@@ -1,5 +1,5 @@
-// Each line that a rank tells another is a word and its text: "doing step 12", "failed rank 2: ...",
-// "absent 0,2 rank 0, rank 2 did not come ...".
+// Each line that a rank tells another is a word and its text: "doing step 12", "failed the disk is
+// full", "absent 0,2 rank 0, rank 2 did not come ...".
 
 #include "spool/runtime/ranks/peer_watch.h"
 
@@ -22,8 +22,8 @@ namespace {
 
 constexpr double seconds_between_lines = 0.25;
 
-// How a rank ends: by an error of its own, as another ended, because it lost others, or, in no line,
-// without a word.
+// How a rank ends: by an error of its own, as another ended, because it lost others, or, in no
+// line, without a word.
 constexpr std::string_view failed = "failed", followed = "followed", lost_gone = "gone",
                            lost_absent = "absent", vanished = "vanished";
 
