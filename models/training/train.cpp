@@ -45,6 +45,25 @@ void finish(const RunSetup& run, int64_t done, const Checkpoints& checkpoints,
   listeners.say(fmt::format("the model is in {}", model));
 }
 
+// Returns whether a stop cut the evaluation short that decides which model is the best.
+bool end_run(const RunSetup& run, int64_t done, Checkpoints& checkpoints, Evaluations& evaluations,
+             const Samples& samples) {
+  RunListeners& listeners = *run.listeners;
+  const bool keeps_best = run.options.keep_best;
+  listeners.finished();
+  if (evaluations.is_out_of_patience()) {
+    listeners.say(fmt::format("the run ends {}", evaluations.describe_lost_patience()));
+  }
+  if (keeps_best && !evaluations.is_done()) evaluations.evaluate();
+  checkpoints.write();
+  if (keeps_best && !evaluations.is_done()) {
+    listeners.stopped(done);
+    return true;
+  }
+  finish(run, done, checkpoints, evaluations, samples);
+  return false;
+}
+
 }  // namespace
 
 bool train(const RunSetup& run, const std::function<bool()>& stop) {
@@ -87,15 +106,7 @@ bool train(const RunSetup& run, const std::function<bool()>& stop) {
     return is_stopped();
   }
 
-  listeners.finished();
-  if (evaluations.is_out_of_patience()) {
-    listeners.say(fmt::format("the run ends {}", evaluations.describe_lost_patience()));
-  }
-  if (keeps_best && !evaluations.is_done()) evaluations.evaluate();
-  checkpoints.write();
-  if (keeps_best && !evaluations.is_done()) return is_stopped();
-  finish(run, state.done, checkpoints, evaluations, samples);
-  return false;
+  return end_run(run, state.done, checkpoints, evaluations, samples);
 }
 
 }  // namespace spool

@@ -8,9 +8,9 @@
 namespace spool {
 
 // Starts the ranks with this program's own words, passes SIGINT, SIGTERM, SIGHUP and SIGUSR1 on to
-// them, stops and goes on with them, and returns their exit code when all have ended.  Throws if one
-// was killed, "rank 2 was killed by signal 9; " and what `is_left` then says.  If this process is
-// killed, they get SIGTERM.
+// them, stops and goes on with them, and returns their exit code when all have ended.  Throws if
+// one was killed, "rank 2 was killed by signal 9 (Killed); " and what `is_left` then says.  If this
+// process is killed, they get SIGTERM.
 int run_as_processes(int ranks, const std::function<std::string()>& is_left);
 
 }  // namespace spool

@@ -1,7 +1,7 @@
 #pragma once
 
-// A training run on ranks: threads of this program, processes that it starts, or, in one of those or
-// under a launcher, the rank that this process is.
+// A training run on ranks: threads of this program, processes that it starts, or, in one of those
+// or under a launcher, the rank that this process is.
 
 #include <optional>
 
