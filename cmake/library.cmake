@@ -3,6 +3,7 @@
 add_library(spool_library)
 set_target_properties(
   spool_library PROPERTIES OUTPUT_NAME spool EXPORT_NAME spool POSITION_INDEPENDENT_CODE ON
+                           INSTALL_RPATH $ORIGIN  # of the module of MPI
                            VERSION ${PROJECT_VERSION}
                            SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 target_compile_features(spool_library PUBLIC cxx_std_20)

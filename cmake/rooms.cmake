@@ -49,7 +49,7 @@ function(room path)
   room_headers(${path} spool/${path} ${ARGN})
 
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${path}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$|/ranks/mpi/")
   add_library(spool_${name} OBJECT ${sources})
   target_link_libraries(spool_${name} PRIVATE spool_${name}_headers spool_options)
   set_target_properties(spool_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)

@@ -7,9 +7,9 @@ set -euo pipefail
 # oneDNN's CMake package looks for OpenCL, which libdnnl-dev only recommends.
 build=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libspdlog-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev libpcre2-dev libutf8proc-dev liburing-dev libdlpack-dev)
-# Chromium draws the pages of reports.
+# Chromium draws the pages of reports; ranks of mpirun need MPI, without which all else is built.
 check=(libgtest-dev libbenchmark-dev coinor-cbc python3 clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev lld
-  chromium)
+  chromium libopenmpi-dev openmpi-bin)
 
 case ${1:-all} in
   build) wanted=("${build[@]}") ;;

@@ -29,6 +29,7 @@
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/ranks/launcher.h"
+#include "spool/runtime/ranks/mpi.h"
 #include "spool/runtime/stream.h"
 #include "spool/runtime/version.h"
 
@@ -116,10 +117,11 @@ std::string what_this_is() {
                               "\ncpu: ", library_versions(DeviceType::cpu),
                               "\nbf16 products: ", bf16_products_in_words());
 #if SPOOL_CUDA
-  return text + "\ncuda: " + library_versions(DeviceType::cuda);
+  text += "\ncuda: " + library_versions(DeviceType::cuda);
 #else
-  return text + "\ncuda: not in this build";
+  text += "\ncuda: not in this build";
 #endif
+  return text + "\nmpi: " + mpi_in_words();
 }
 
 using Commands = std::vector<std::pair<CLI::App*, std::function<int()>>>;

@@ -82,7 +82,7 @@ class Case:
         """Whether a build has it, as tests/CMakeLists.txt decides."""
         if "suite" in self.words and build.sanitize == "thread" and "threads" not in self.words:
             return False
-        left_out = {"slow", "dlpack"} if build.sanitize else set()
+        left_out = {"slow", "library"} if build.sanitize else set()
         left_out |= {"numbers"} if "address" in build.sanitize else set()
         left_out |= {"fuzz", "program on cuda"} if build.sanitize == "thread" else set()
         left_out |= set() if build.cuda == "emulator" else {"emulator"}
@@ -142,8 +142,8 @@ def others():
         yield Test(f"example_{example.stem}", "", case)
     for target in TESTS.glob("fuzz/*_fuzz.cpp"):
         yield Test(target.stem, "", Case(target, ["fuzz"]))
-    for script in TESTS.glob("runtime/dlpack/*_test.py"):
-        yield Test(f"runtime/{script.stem}", "", Case(script, ["dlpack"]))
+    for script in [*TESTS.glob("runtime/dlpack/*_test.py"), *TESTS.glob("runtime/mpi/*_test.py")]:
+        yield Test(f"runtime/{script.stem}", "", Case(script, ["library"]))
     listed = TESTS / "CMakeLists.txt"
     for name in CHECK.findall(listed.read_text()):
         yield Test(name, "slow" if name == "install" else "check", Case(TESTS / f"checks/{name}.py", ["check"]))

@@ -28,6 +28,7 @@ class Version(Folder):
         self.assertIn("oneDNN", lines[3])
         self.assertRegex(lines[4], r"^bf16 products: (tile unit|oneDNN)")
         self.assertTrue(lines[5].startswith("cuda: "))
+        self.assertRegex(lines[6], "^mpi: (no MPI in this build|Open MPI v)")
         log = self.folder / "log"
         self.assertEqual(self.train("--log", log)[0], 0)
         version = lines[0].split()[1] + " " + lines[1].split()[1]

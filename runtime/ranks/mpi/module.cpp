@@ -1,0 +1,363 @@
+// The module spool_mpi.so.  Ranks tell each other which exchange they are at and what they give in
+// it; what a rank has told so is taken from it in pieces, several on their way at once.  A waiting
+// call of MPI would keep a core busy, which computes: so requests are tested, with pauses.
+
+#include "spool/runtime/ranks/mpi/module.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/hash.h"
+
+namespace spool {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t piece_bytes = size_t{1} << 20;
+constexpr int pieces_on_their_way = 16;  // to a rank, and as many from it
+constexpr int tries_before_pause = 100;
+constexpr std::chrono::microseconds pause{50};
+enum Tag { tag_of_heads = 1, tag_of_pieces, tag_of_failure };
+
+// What a rank gives another in an exchange.
+struct Head {
+  uint64_t sizes = 0;  // a hash of the messages' sizes
+  char name[120] = {};
+};
+
+struct Fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void must(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int size = 0;
+  MPI_Error_string(code, text, &size);
+  throw Fault(sentence("MPI failed to ", what, ": ", text));
+}
+
+// The messages of a list that are of one peer, in pieces.
+class Pieces {
+ public:
+  Pieces(const Message* list, size_t count, int peer) {
+    for (const Message* m = list; m != list + count; ++m) {
+      if (m->peer == peer) all_.push_back(*m);
+    }
+  }
+
+  uint64_t sizes() const {
+    Hash hash;
+    for (const Message& m : all_) hash.add(uint64_t{m.bytes});
+    return hash.state();
+  }
+
+  const std::vector<Message>& messages() const { return all_; }
+
+  // The next piece; one of 0 bytes at the end.
+  Message next() {
+    while (message_ < all_.size() && at_ == all_[message_].bytes) {
+      ++message_;
+      at_ = 0;
+    }
+    if (message_ == all_.size()) return {};
+    const Message& m = all_[message_];
+    const size_t bytes = std::min(piece_bytes, m.bytes - at_);
+    at_ += bytes;
+    return {m.peer, m.data + (at_ - bytes), bytes};
+  }
+
+ private:
+  std::vector<Message> all_;
+  size_t message_ = 0, at_ = 0;
+};
+
+// The calls of MPI, of one thread at a time, and what is known of the end of other ranks.
+struct World {
+  std::mutex calls;
+  int rank = 0, size = 0;
+  std::string why;  // a rank failed
+  bool is_other_s = false;
+  std::string said;  // by the last call
+};
+World world;
+
+// Has the lock.
+void tell_failure(const std::string& why) {
+  if (!world.why.empty()) return;
+  world.why = why;
+  std::vector<MPI_Request> requests;
+  for (int r = 0; r < world.size; ++r) {
+    if (r == world.rank) continue;
+    MPI_Isend(world.why.data(), static_cast<int>(world.why.size()), MPI_BYTE, r, tag_of_failure,
+              MPI_COMM_WORLD, &requests.emplace_back());
+  }
+  const auto end = Clock::now() + std::chrono::seconds(1);  // one that hangs does not take it
+  for (int done = 0; Clock::now() < end; std::this_thread::sleep_for(pause)) {
+    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done) return;
+  }
+}
+
+// Has the lock.  Throws if a rank failed.
+void hear_failure() {
+  int is_here = 0;
+  MPI_Status status;
+  if (world.why.empty()) {
+    must(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_failure, MPI_COMM_WORLD, &is_here, &status), "probe");
+  }
+  if (is_here) {
+    int bytes = 0;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    world.why.resize(static_cast<size_t>(bytes));
+    world.is_other_s = true;
+    must(MPI_Recv(world.why.data(), bytes, MPI_BYTE, status.MPI_SOURCE, tag_of_failure,
+                  MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+         "take the reason of a failure");
+  }
+  if (!world.why.empty()) throw Fault(world.why);
+}
+
+class Moving {
+ public:
+  explicit Moving(const MpiModule::Exchange& exchange) : what_(exchange) {
+    for (int r = 0; r < world.size; ++r) {
+      outs_.emplace_back(what_.out, what_.outs, r);
+      ins_.emplace_back(what_.in, what_.ins, r);
+    }
+    own_.resize(outs_.size());
+    theirs_.resize(outs_.size());
+  }
+
+  void run() {
+    start();
+    auto last = Clock::now();
+    for (int tries = 0; true; ++tries) {
+      {
+        const std::lock_guard lock(world.calls);
+        if (requests_.empty()) return;
+        if (pass()) {
+          last = Clock::now();
+          tries = 0;
+          continue;
+        }
+        if (tries < tries_before_pause) continue;
+        hear_failure();
+        const std::chrono::duration<double> idle = Clock::now() - last;
+        if (idle.count() > what_.timeout) throw Fault(timed_out());
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+ private:
+  enum class Kind { own_head, head, sent, taken };
+  struct Wait {
+    Kind kind;
+    int peer;
+  };
+  static size_t at(int rank) { return static_cast<size_t>(rank); }
+
+  void start() {
+    const std::lock_guard lock(world.calls);
+    hear_failure();
+    check_sizes(world.rank, outs_[at(world.rank)].sizes());
+    for (int r = 0; r < world.size; ++r) {
+      if (r != world.rank) start_with(r);
+    }
+    for (size_t i = 0; i < outs_[at(world.rank)].messages().size(); ++i) {
+      const Message& from = outs_[at(world.rank)].messages()[i];
+      const Message& to = ins_[at(world.rank)].messages()[i];
+      if (from.bytes > 0) std::memcpy(to.data, from.data, from.bytes);
+    }
+  }
+
+  void start_with(int peer) {
+    Head& own = own_[at(peer)];
+    own.sizes = outs_[at(peer)].sizes();
+    std::strncpy(own.name, what_.name, sizeof own.name - 1);
+    receive(Kind::head, peer, &theirs_[at(peer)], sizeof(Head), tag_of_heads);
+    send(Kind::own_head, peer, &own, sizeof own, tag_of_heads);
+    for (int i = 0; i < pieces_on_their_way; ++i) send_next(peer);
+  }
+
+  void send(Kind kind, int peer, const void* data, size_t bytes, int tag) {
+    waits_.push_back({kind, peer});
+    must(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                   &requests_.emplace_back()),
+         "send");
+  }
+
+  void receive(Kind kind, int peer, void* data, size_t bytes, int tag) {
+    waits_.push_back({kind, peer});
+    must(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                   &requests_.emplace_back()),
+         "receive");
+  }
+
+  void send_next(int peer) {
+    const Message piece = outs_[at(peer)].next();
+    if (piece.bytes > 0) send(Kind::sent, peer, piece.data, piece.bytes, tag_of_pieces);
+  }
+
+  void take_next(int peer) {
+    const Message piece = ins_[at(peer)].next();
+    if (piece.bytes > 0) receive(Kind::taken, peer, piece.data, piece.bytes, tag_of_pieces);
+  }
+
+  // Whether some requests were done.
+  bool pass() {
+    done_.resize(requests_.size());
+    statuses_.resize(requests_.size());
+    int count = 0;
+    const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                                  done_.data(), statuses_.data());
+    if (code == MPI_ERR_IN_STATUS) {
+      for (int i = 0; i < count; ++i) must(statuses_[at(i)].MPI_ERROR, "move bytes");
+    }
+    must(code, "test requests");
+    if (count <= 0) return false;
+    std::vector<Wait> done;
+    for (int i = 0; i < count; ++i) done.push_back(waits_[at(done_[at(i)])]);
+    size_t kept = 0;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      requests_[kept] = requests_[i];
+      waits_[kept++] = waits_[i];
+    }
+    requests_.resize(kept);
+    waits_.resize(kept);
+    for (const Wait& wait : done) follow(wait);
+    return true;
+  }
+
+  void follow(const Wait& wait) {
+    if (wait.kind == Kind::sent) send_next(wait.peer);
+    if (wait.kind == Kind::taken) take_next(wait.peer);
+    if (wait.kind != Kind::head) return;
+    Head& head = theirs_[at(wait.peer)];
+    head.name[sizeof head.name - 1] = 0;
+    if (std::strncmp(head.name, what_.name, sizeof head.name - 1) != 0) {
+      throw Fault(sentence("rank ", world.rank, " is at the exchange '", what_.name, "', and rank ",
+                           wait.peer, " at '", head.name, "'"));
+    }
+    check_sizes(wait.peer, head.sizes);
+    for (int i = 0; i < pieces_on_their_way; ++i) take_next(wait.peer);
+  }
+
+  void check_sizes(int peer, uint64_t given) const {
+    if (given == ins_[at(peer)].sizes()) return;
+    throw Fault(sentence("exchange '", what_.name, "': rank ", peer, " gives rank ", world.rank,
+                         " other messages than that one takes"));
+  }
+
+  // Names those that did not come; or, if all did, those that stopped.
+  std::string timed_out() const {
+    for (const bool all_came : {false, true}) {
+      std::string absent;
+      for (int r = 0; r < world.size; ++r) {
+        const bool is_awaited = std::ranges::any_of(waits_, [&](const Wait& wait) {
+          return wait.peer == r && (all_came || wait.kind == Kind::head);
+        });
+        if (is_awaited) absent += sentence(absent.empty() ? "rank " : ", rank ", r);
+      }
+      if (absent.empty()) continue;
+      return sentence(absent, all_came ? " did not end" : " did not come to", " the exchange '",
+                      what_.name, "' within ", what_.timeout, " s");
+    }
+    return "";
+  }
+
+  const MpiModule::Exchange& what_;
+  std::vector<Pieces> outs_, ins_;  // by rank
+  std::vector<Head> own_, theirs_;
+  std::vector<MPI_Request> requests_;
+  std::vector<Wait> waits_;  // what each request is
+  std::vector<int> done_;
+  std::vector<MPI_Status> statuses_;
+};
+
+// Calls `body`, and says what it throws.
+template <class Body>
+const char* said_by(const Body& body) {
+  try {
+    body();
+    return nullptr;
+  } catch (const std::exception& e) {
+    world.said = e.what();
+    return world.said.c_str();
+  }
+}
+
+const char* library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int size = 0;
+  MPI_Get_library_version(text, &size);
+  world.said.assign(text, std::string_view(text).find_first_of(",\n"));
+  return world.said.c_str();
+}
+
+const char* begin(int* rank, int* size) {
+  return said_by([&] {
+    int is_begun = 0, given = 0;
+    MPI_Initialized(&is_begun);
+    if (is_begun) throw Fault("MPI has been begun in this process already");
+    must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "begin");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world.size);
+    *rank = world.rank;
+    *size = world.size;
+    if (given < MPI_THREAD_SERIALIZED) {
+      MPI_Finalize();
+      throw Fault("this MPI cannot be called by a second thread");
+    }
+  });
+}
+
+const char* move(const MpiModule::Exchange& exchange) {
+  return said_by([&] {
+    try {
+      Moving(exchange).run();
+    } catch (const Fault& e) {
+      const std::lock_guard lock(world.calls);
+      tell_failure(e.what());
+      throw;
+    }
+  });
+}
+
+void fail(const char* why) {
+  const std::lock_guard lock(world.calls);
+  tell_failure(why);
+}
+
+void end(bool is_well) {
+  if (is_well && world.why.empty()) {
+    MPI_Finalize();
+    return;
+  }
+  // MPI_Abort ends the others, and the one that failed first may not have said its sentence yet.
+  if (world.is_other_s) std::this_thread::sleep_for(std::chrono::seconds(2));
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+}  // namespace
+}  // namespace spool
+
+const spool::MpiModule* spool_mpi_module() {
+  using namespace spool;
+  static const MpiModule module = {
+      .library = library, .begin = begin, .move = move, .fail = fail, .end = end};
+  return &module;
+}

@@ -1,0 +1,86 @@
+"""Ranks that mpirun starts exchange bytes by MPI, and end together: mpi_test.py PROGRAM."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+PROGRAM = sys.argv.pop(1)
+ROOT_MAY = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def ranks(count, case):
+    """The exit status of mpirun, what the ranks printed, in order, and the seconds it took."""
+    begin = time.monotonic()
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(count), PROGRAM, case]
+    done = subprocess.run(command, env=os.environ | ROOT_MAY, capture_output=True, text=True, timeout=120)
+    return done.returncode, sorted(done.stdout.splitlines()), time.monotonic() - begin
+
+
+class MpiTest(unittest.TestCase):
+    def ends(self, count, case, *sentences, within=10):
+        """All ranks end with an exit status, and what they print are some of the sentences."""
+        status, lines, seconds = ranks(count, case)
+        self.assertNotEqual(status, 0)
+        self.assertLess(seconds, within)
+        for line in lines:
+            self.assertTrue(any(re.fullmatch(sentence, line) for sentence in sentences), line)
+        return lines
+
+    def test_bytes_arrive_as_they_were_sent(self):
+        for count in 2, 4:
+            status, lines, _ = ranks(count, "exchanges")
+            self.assertEqual(lines, [f"rank {r} of {count} by mpi: well" for r in range(count)])
+            self.assertEqual(status, 0)
+
+    def test_ranks_at_different_exchanges_are_told(self):
+        lines = self.ends(
+            4,
+            "other_names",
+            "rank [023] is at the exchange 'gradients 3', and rank 1 at 'parameters 7'",
+            "rank 1 is at the exchange 'parameters 7', and rank [023] at 'gradients 3'",
+        )
+        self.assertTrue(lines)
+
+    def test_messages_of_other_sizes_are_refused(self):
+        lines = self.ends(
+            2,
+            "other_sizes",
+            "exchange 'gradients 3': rank 1 gives rank 0 other messages than that one takes",
+        )
+        self.assertTrue(lines)
+
+    def test_the_others_throw_the_reason_of_a_failure(self):
+        lines = self.ends(4, "fail_one", "the disk of rank 1 is full", "own disk is full")
+        self.assertIn("own disk is full", lines)
+        self.assertIn("the disk of rank 1 is full", lines)
+
+    def test_a_rank_that_throws_ends_all(self):
+        self.assertEqual(self.ends(4, "leave_without_a_word", "a fault"), ["a fault"])
+
+    def test_a_killed_rank_ends_all(self):
+        self.assertEqual(self.ends(4, "kill_one"), [])
+
+    def test_a_rank_that_does_not_come_is_named(self):
+        lines = self.ends(4, "hang_one", "rank 1 did not come to the exchange 'texts' within 1 s", within=15)
+        self.assertTrue(lines)
+
+    def test_another_number_of_ranks_than_the_launcher_s_is_said(self):
+        status, lines, _ = ranks(2, "other_count")
+        self.assertEqual(status, 0)
+        for line in lines:
+            self.assertRegex(line, "^no ranks: .* counts 2 ranks, and the launcher 3$")
+        self.assertEqual(len(lines), 2)
+
+
+if not shutil.which("mpirun"):
+    print("skipped: there is no mpirun (Debian's openmpi-bin)")
+    sys.exit(77)
+library = subprocess.run([PROGRAM, "library"], capture_output=True, text=True, check=True).stdout
+if library.startswith("no MPI"):
+    print(f"skipped: {library}")
+    sys.exit(77)
+unittest.main()
