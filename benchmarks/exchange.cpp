@@ -3,14 +3,14 @@
 //
 //   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]
 //
-//   own             pieces to the ranks that sum them (runtime/ranks/mpi.h), then a sum in order of ranks
+//   own             pieces to the ranks that sum them (runtime/ranks/mpi.h), then a sum in their order
 //   alltoall        the same by MPI_Alltoall, and the same sum
 //   reduce_scatter  MPI_Reduce_scatter_block, in which MPI sums
 //   allreduce       MPI_Allreduce, in which MPI sums, too, and all ranks get the whole
 //
-// Sizes are those of one rank's gradients in f32.  The four take turns, and a turn is as long as its
-// slowest rank's; printed are the least and the median, own's parts of the others, and in how many
-// of the elements MPI's sum differs from the one in order of ranks.
+// Sizes are those of one rank's gradients in f32.  The four take turns, and a turn is as long as
+// its slowest rank's; printed are the least and the median, own's parts of the others, and in how
+// many of the elements MPI's sum differs from the one in order of ranks.
 
 #include <cstdio>
 
