@@ -1,9 +1,9 @@
-// Measures the sum of gradients over ranks, of which each gets its piece, by own exchange and by MPI.
+// Measures the sum of gradients over ranks, each of which gets its piece: own exchange beside MPI.
 // mpirun starts it, with a build that has MPI:
 //
 //   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]
 //
-//   own             pieces to the ranks that sum them (runtime/ranks/mpi.h), then a sum in their order
+//   own             pieces to the ranks that sum them (runtime/ranks/mpi.h), then their sum by rank
 //   alltoall        the same by MPI_Alltoall, and the same sum
 //   reduce_scatter  MPI_Reduce_scatter_block, in which MPI sums
 //   allreduce       MPI_Allreduce, in which MPI sums, too, and all ranks get the whole
