@@ -23,7 +23,7 @@ message(STATUS "ranks by MPI: ${SPOOL_MPI_KIND} ${MPI_C_VERSION}")
 
 if(SPOOL_MPI_KIND STREQUAL on)
   set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR})  # where all programs of a build find it
-  add_library(spool_mpi MODULE runtime/ranks/mpi/module.cpp)
+  add_library(spool_mpi MODULE runtime/ranks/mpi/module.cpp runtime/ranks/mpi/world.cpp)
   set_target_properties(spool_mpi PROPERTIES PREFIX "")
   target_compile_definitions(spool_mpi PRIVATE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
   target_link_libraries(spool_mpi PRIVATE spool_runtime_headers MPI::MPI_C spool_options)

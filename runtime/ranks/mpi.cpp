@@ -8,7 +8,6 @@
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/ranks/mpi/module.h"
-#include "spool/runtime/ranks/timeout.h"
 
 namespace spool {
 namespace {
@@ -39,29 +38,33 @@ const Opened& opened() {
 
 std::atomic<bool> has_ended = true;
 
+// If the others do not end as well, this process is one of those that end when it exits.
 void end_mpi(bool is_well) {
-  if (!has_ended.exchange(true)) opened().module->end(is_well);
+  if (has_ended.exchange(true)) return;
+  if (!opened().module->end(is_well)) has_ended = false;
 }
 
 class MpiRanks final : public Communicator {
  public:
   MpiRanks(int rank, int size) : Communicator(rank, size) {}
   ~MpiRanks() override {
-    if (!has_failed_ && std::uncaught_exceptions() == 0) end_mpi(/*is_well=*/true);
+    if (std::uncaught_exceptions() > 0) fail("it ended");
+    if (!has_failed_) end_mpi(/*is_well=*/true);
   }
   const char* kind() const override { return "mpi"; }
-  void fail(const std::string& why) override {
+
+ private:
+  void end_others(const std::string& why) override {
     has_failed_ = true;
     opened().module->fail(why.c_str());
   }
-
- private:
-  void move(const char* name, const Messages& out, const Messages& in) override {
-    const char* const error =
-        opened().module->move({name, out.data(), out.size(), in.data(), in.size(), rank_timeout()});
-    if (!error) return;
+  void move(const char* name, const Messages& out, const Messages& in, double timeout) override {
+    const MpiModule::Outcome end =
+        opened().module->move({name, out.data(), out.size(), in.data(), in.size(), timeout});
+    if (!end.why) return;
     has_failed_ = true;
-    throw Error(ErrorKind::device, error);
+    if (end.is_of_another) throw RankEnded(end.why, end.is_told);
+    throw Error(ErrorKind::invalid, end.why);
   }
 
   std::atomic<bool> has_failed_ = false;

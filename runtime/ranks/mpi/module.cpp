@@ -7,45 +7,30 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <limits>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/hash.h"
+#include "spool/runtime/ranks/mpi/world.h"
 
 namespace spool {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t piece_bytes = size_t{1} << 20;
 constexpr int pieces_on_their_way = 16;  // to a rank, and as many from it
 constexpr int tries_before_pause = 100;
-constexpr std::chrono::microseconds pause{50};
-enum Tag { tag_of_heads = 1, tag_of_pieces, tag_of_failure };
+constexpr int tries_before_looking = 500;  // whether the others live
 
 // What a rank gives another in an exchange.
 struct Head {
   uint64_t sizes = 0;  // a hash of the messages' sizes
   char name[120] = {};
 };
-
-struct Fault : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-void must(int code, const char* what) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = {};
-  int size = 0;
-  MPI_Error_string(code, text, &size);
-  throw Fault(sentence("MPI failed to ", what, ": ", text));
-}
 
 // The messages of a list that are of one peer, in pieces.
 class Pieces {
@@ -82,52 +67,7 @@ class Pieces {
   size_t message_ = 0, at_ = 0;
 };
 
-// The calls of MPI, of one thread at a time, and what is known of the end of other ranks.
-struct World {
-  std::mutex calls;
-  int rank = 0, size = 0;
-  std::string why;  // a rank failed
-  bool is_other_s = false;
-  std::string said;  // by the last call
-};
-World world;
-
-// Has the lock.
-void tell_failure(const std::string& why) {
-  if (!world.why.empty()) return;
-  world.why = why;
-  std::vector<MPI_Request> requests;
-  for (int r = 0; r < world.size; ++r) {
-    if (r == world.rank) continue;
-    MPI_Isend(world.why.data(), static_cast<int>(world.why.size()), MPI_BYTE, r, tag_of_failure,
-              MPI_COMM_WORLD, &requests.emplace_back());
-  }
-  const auto end = Clock::now() + std::chrono::seconds(1);  // one that hangs does not take it
-  for (int done = 0; Clock::now() < end; std::this_thread::sleep_for(pause)) {
-    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (done) return;
-  }
-}
-
-// Has the lock.  Throws if a rank failed.
-void hear_failure() {
-  int is_here = 0;
-  MPI_Status status;
-  if (world.why.empty()) {
-    must(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_failure, MPI_COMM_WORLD, &is_here, &status), "probe");
-  }
-  if (is_here) {
-    int bytes = 0;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
-    world.why.resize(static_cast<size_t>(bytes));
-    world.is_other_s = true;
-    must(MPI_Recv(world.why.data(), bytes, MPI_BYTE, status.MPI_SOURCE, tag_of_failure,
-                  MPI_COMM_WORLD, MPI_STATUS_IGNORE),
-         "take the reason of a failure");
-  }
-  if (!world.why.empty()) throw Fault(world.why);
-}
-
+// An exchange.
 class Moving {
  public:
   explicit Moving(const MpiModule::Exchange& exchange) : what_(exchange) {
@@ -152,11 +92,20 @@ class Moving {
           continue;
         }
         if (tries < tries_before_pause) continue;
-        hear_failure();
+        throw_if_told();
+        if (tries % tries_before_looking == 0) throw_if_gone();
         const std::chrono::duration<double> idle = Clock::now() - last;
-        if (idle.count() > what_.timeout) throw Fault(timed_out());
+        if (idle.count() > what_.timeout) throw Fault(timed_out(), /*of_another=*/true);
       }
-      std::this_thread::sleep_for(pause);
+      std::this_thread::sleep_for(pause_of_waiting);
+    }
+  }
+
+  // What still comes is not written.  Has the lock.
+  void give_up() {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const bool is_coming = waits_[i].kind == Kind::head || waits_[i].kind == Kind::taken;
+      if (is_coming && requests_[i] != MPI_REQUEST_NULL) MPI_Cancel(&requests_[i]);
     }
   }
 
@@ -170,7 +119,7 @@ class Moving {
 
   void start() {
     const std::lock_guard lock(world.calls);
-    hear_failure();
+    throw_if_told();
     check_sizes(world.rank, outs_[at(world.rank)].sizes());
     for (int r = 0; r < world.size; ++r) {
       if (r != world.rank) start_with(r);
@@ -261,6 +210,18 @@ class Moving {
                          " other messages than that one takes"));
   }
 
+  static void throw_if_told() {
+    if (hear_failure()) throw Fault(world.why, /*of_another=*/true);
+  }
+
+  void throw_if_gone() const {
+    for (const Wait& wait : waits_) {
+      if (lives(wait.peer)) continue;
+      throw Fault(sentence("rank ", wait.peer, " disappeared at the exchange '", what_.name, "'"),
+                  /*of_another=*/true);
+    }
+  }
+
   // Names those that did not come; or, if all did, those that stopped.
   std::string timed_out() const {
     for (const bool all_came : {false, true}) {
@@ -287,18 +248,6 @@ class Moving {
   std::vector<MPI_Status> statuses_;
 };
 
-// Calls `body`, and says what it throws.
-template <class Body>
-const char* said_by(const Body& body) {
-  try {
-    body();
-    return nullptr;
-  } catch (const std::exception& e) {
-    world.said = e.what();
-    return world.said.c_str();
-  }
-}
-
 const char* library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int size = 0;
@@ -308,33 +257,43 @@ const char* library() {
 }
 
 const char* begin(int* rank, int* size) {
-  return said_by([&] {
-    int is_begun = 0, given = 0;
-    MPI_Initialized(&is_begun);
-    if (is_begun) throw Fault("MPI has been begun in this process already");
+  int is_begun = 0, given = 0;
+  MPI_Initialized(&is_begun);
+  if (is_begun) return "MPI has been begun in this process already";
+  try {
     must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "begin");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world.size);
-    *rank = world.rank;
-    *size = world.size;
-    if (given < MPI_THREAD_SERIALIZED) {
-      MPI_Finalize();
-      throw Fault("this MPI cannot be called by a second thread");
-    }
-  });
+    meet_processes();
+  } catch (const Fault& e) {
+    world.said = e.what();
+    return world.said.c_str();
+  }
+  *rank = world.rank;
+  *size = world.size;
+  if (given >= MPI_THREAD_SERIALIZED) return nullptr;
+  MPI_Finalize();
+  return "this MPI cannot be called by a second thread";
 }
 
-const char* move(const MpiModule::Exchange& exchange) {
-  return said_by([&] {
-    try {
-      Moving(exchange).run();
-    } catch (const Fault& e) {
-      const std::lock_guard lock(world.calls);
-      tell_failure(e.what());
-      throw;
-    }
-  });
+MpiModule::Outcome move_as(const MpiModule::Exchange& exchange, int place_of_telling) {
+  Moving moving(exchange);
+  try {
+    moving.run();
+    return {};
+  } catch (const Fault& e) {
+    const bool is_told = does_another_tell(place_of_telling);
+    const std::lock_guard lock(world.calls);
+    moving.give_up();
+    tell_failure(e.what());
+    world.said = is_told ? world.why : e.what();
+    return {world.said.c_str(), is_told || e.is_of_another, is_told};
+  }
+}
+
+MpiModule::Outcome move(const MpiModule::Exchange& exchange) {
+  return move_as(exchange, world.rank);
 }
 
 void fail(const char* why) {
@@ -342,14 +301,22 @@ void fail(const char* why) {
   tell_failure(why);
 }
 
-void end(bool is_well) {
-  if (is_well && world.why.empty()) {
+bool end(bool is_well) {
+  if (is_well) {
+    // A rank that is at an exchange tells that this one is not, to its user, too.
+    constexpr int last = std::numeric_limits<int>::max();
+    MpiModule::Exchange end_of_all = {};
+    end_of_all.name = "end of the run";
+    end_of_all.timeout = std::numeric_limits<double>::infinity();
+    if (move_as(end_of_all, last).why) return false;
     MPI_Finalize();
-    return;
+    return true;
   }
+  fail("it ended");
   // MPI_Abort ends the others, and the one that failed first may not have said its sentence yet.
   if (world.is_other_s) std::this_thread::sleep_for(std::chrono::seconds(2));
   MPI_Abort(MPI_COMM_WORLD, 1);
+  return true;
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 
 // What spool_mpi.so, the only file that is linked with MPI, has for runtime/ranks/mpi.cpp, which
-// opens it.  No exception passes: a function returns null, or a sentence about what went wrong,
-// which is kept until the next call.
+// opens it.  No exception passes: a function says what went wrong in a sentence, which is kept
+// until the next call, or null.
 
 #include <cstddef>
 
@@ -11,7 +11,7 @@
 namespace spool {
 
 struct MpiModule {
-  static constexpr int current_version = 1;  // counted up with each change of this struct
+  static constexpr int current_version = 2;  // counted up with each change of this struct
   int version = current_version;
 
   struct Exchange {
@@ -20,18 +20,24 @@ struct MpiModule {
     size_t outs;
     const Message* in;
     size_t ins;
-    double timeout;  // seconds in which nothing comes or goes
+    double timeout;  // seconds in which nothing comes or goes; maybe infinite
+  };
+  struct Outcome {
+    const char* why = nullptr;
+    bool is_of_another = false;  // a rank ended or did not come
+    bool is_told = false;        // by a rank, or by another thread of this one
   };
 
   // The library and its version; also before begin().
   const char* (*library)();
   // Begins MPI: the number of this process, and of all.
   const char* (*begin)(int* rank, int* size);
-  const char* (*move)(const Exchange&);
+  Outcome (*move)(const Exchange&);
   // Tells the others, who give up what they are in; also while another thread is in move().
   void (*fail)(const char* why);
-  // Ends MPI; where not all is well, all processes with it, this one too.
-  void (*end)(bool is_well);
+  // If all is well, waits for the others, and ends MPI; false if they do not end as well.  If it is
+  // not, ends all processes, this one too, with exit code 1.
+  bool (*end)(bool is_well);
 };
 
 }  // namespace spool

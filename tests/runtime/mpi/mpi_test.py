@@ -21,14 +21,16 @@ def ranks(count, case):
 
 
 class MpiTest(unittest.TestCase):
-    def ends(self, count, case, *sentences, within=10):
-        """All ranks end with an exit status, and what they print are some of the sentences."""
+    def ends(self, count, case, said, told=None, within=10):
+        """All end with exit status 1, and one of the ranks says why; the others were told or killed."""
         status, lines, seconds = ranks(count, case)
-        self.assertNotEqual(status, 0)
         self.assertLess(seconds, within)
-        for line in lines:
-            self.assertTrue(any(re.fullmatch(sentence, line) for sentence in sentences), line)
-        return lines
+        own = [line for line in lines if not line.startswith("told: ")]
+        self.assertEqual(len(own), 1, lines)
+        self.assertRegex(own[0], f"^{said}$")
+        for line in set(lines) - set(own):
+            self.assertRegex(line, f"^told: {told or said}$")
+        return status, lines
 
     def test_bytes_arrive_as_they_were_sent(self):
         for count in 2, 4:
@@ -37,36 +39,32 @@ class MpiTest(unittest.TestCase):
             self.assertEqual(status, 0)
 
     def test_ranks_at_different_exchanges_are_told(self):
-        lines = self.ends(
-            4,
-            "other_names",
-            "rank [023] is at the exchange 'gradients 3', and rank 1 at 'parameters 7'",
-            "rank 1 is at the exchange 'parameters 7', and rank [023] at 'gradients 3'",
-        )
-        self.assertTrue(lines)
+        at_others = "rank 0 is at the exchange 'gradients 3', and rank 1 at 'parameters 7'"
+        self.assertEqual(self.ends(4, "other_names", at_others)[0], 1)
 
     def test_messages_of_other_sizes_are_refused(self):
-        lines = self.ends(
-            2,
-            "other_sizes",
-            "exchange 'gradients 3': rank 1 gives rank 0 other messages than that one takes",
-        )
-        self.assertTrue(lines)
+        others = "exchange 'gradients 3': rank 1 gives rank 0 other messages than that one takes"
+        self.assertEqual(self.ends(2, "other_sizes", others)[0], 1)
 
     def test_the_others_throw_the_reason_of_a_failure(self):
-        lines = self.ends(4, "fail_one", "the disk of rank 1 is full", "own disk is full")
-        self.assertIn("own disk is full", lines)
-        self.assertIn("the disk of rank 1 is full", lines)
+        status, lines = self.ends(4, "fail_one", "own disk is full", "rank 1: the disk is full")
+        self.assertEqual(status, 1)
+        self.assertIn("told: rank 1: the disk is full", lines)
 
     def test_a_rank_that_throws_ends_all(self):
-        self.assertEqual(self.ends(4, "leave_without_a_word", "a fault"), ["a fault"])
+        self.assertEqual(self.ends(4, "leave_without_a_word", "a fault", "rank 1: it ended")[0], 1)
+
+    def test_a_rank_that_ends_before_the_others_is_named(self):
+        at_others = "rank 0 is at the exchange 'texts', and rank 1 at 'end of the run'"
+        self.assertEqual(self.ends(4, "return_early", at_others)[0], 1)
 
     def test_a_killed_rank_ends_all(self):
-        self.assertEqual(self.ends(4, "kill_one"), [])
+        status, _ = self.ends(4, "kill_one", "rank 1 disappeared at the exchange 'texts'")
+        self.assertNotEqual(status, 0)
 
     def test_a_rank_that_does_not_come_is_named(self):
-        lines = self.ends(4, "hang_one", "rank 1 did not come to the exchange 'texts' within 1 s", within=15)
-        self.assertTrue(lines)
+        absent = "rank 1 did not come to the exchange 'gradients' within 1 s"
+        self.assertEqual(self.ends(4, "hang_one", absent)[0], 1)
 
     def test_another_number_of_ranks_than_the_launcher_s_is_said(self):
         status, lines, _ = ranks(2, "other_count")

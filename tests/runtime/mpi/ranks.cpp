@@ -1,4 +1,5 @@
-// What mpi_test.py starts by mpirun: ranks CASE.  Each rank prints a line of how it ended.
+// What mpi_test.py starts by mpirun: ranks CASE.  Each rank prints a line of how it ended, which
+// begins with "told: " if another rank tells it, too.
 
 #include <signal.h>
 
@@ -93,7 +94,7 @@ void other_sizes(Communicator& ranks) {
 
 void fail_one(Communicator& ranks) {
   if (ranks.rank() == 1) {
-    ranks.fail("the disk of rank 1 is full");
+    ranks.fail("the disk is full");
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     fail(ErrorKind::file, "own disk is full");
   }
@@ -105,16 +106,30 @@ void leave_without_a_word(Communicator& ranks) {
   ranks.gather("texts", "");
 }
 
+// Without a word, while the others wait for it.
+void return_early(Communicator& ranks) {
+  if (ranks.rank() == 1) return;
+  ranks.gather("texts", "");
+}
+
+// mpirun ends the others by SIGTERM, and a second later by SIGKILL.
 void kill_one(Communicator& ranks) {
+  ::signal(SIGTERM, SIG_IGN);
   ranks.gather("texts", "");
   if (ranks.rank() == 1) ::raise(SIGKILL);
   ranks.gather("texts", "");
 }
 
+// One of 4, of which the third comes late to move_now(), which waits for it.
 void hang_one(Communicator& ranks) {
   set_rank_timeout(1);
-  if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(60));
+  if (ranks.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   ranks.gather("texts", "");
+  if (ranks.rank() == 1) ::raise(SIGSTOP);
+  std::byte sent{1}, taken{};
+  CpuStream queue(mebi, 0);
+  ranks.exchange("gradients", {{1, &sent, 1}}, {{1, &taken, 1}}, queue);
+  queue.synchronize();
 }
 
 int run(const std::string& what) {
@@ -127,14 +142,12 @@ int run(const std::string& what) {
     return 0;
   }
   const std::map<std::string, std::function<void(Communicator&)>> cases = {
-      {"exchanges", exchanges},
-      {"other_names", other_names},
-      {"other_sizes", other_sizes},
-      {"fail_one", fail_one},
-      {"kill_one", kill_one},
-      {"hang_one", hang_one},
-      {"leave_without_a_word", leave_without_a_word}};
+      {"exchanges", exchanges},       {"other_names", other_names},
+      {"other_sizes", other_sizes},   {"fail_one", fail_one},
+      {"kill_one", kill_one},         {"hang_one", hang_one},
+      {"return_early", return_early}, {"leave_without_a_word", leave_without_a_word}};
   cases.at(what)(*ranks);
+  if (what != "exchanges") return 0;
   std::printf("rank %d of %d by %s: well\n", ranks->rank(), ranks->size(), ranks->kind());
   return 0;
 }
@@ -150,6 +163,10 @@ int main(int argc, char** argv) {
       return 0;
     }
     return spool::run(argv[1]);
+  } catch (const spool::RankEnded& e) {
+    std::printf("%s%s\n", e.is_told() ? "told: " : "", e.what());
+    std::fflush(stdout);
+    return 1;
   } catch (const std::exception& e) {
     std::printf("%s\n", e.what());
     std::fflush(stdout);

@@ -1,0 +1,58 @@
+#pragma once
+
+// The calls of MPI, of one thread at a time, and what is known of the ends of other ranks.
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace spool {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::microseconds pause_of_waiting{50};
+
+enum Tag { tag_of_heads = 1, tag_of_pieces, tag_of_failure };
+
+// An exchange cannot go on.
+struct Fault : std::runtime_error {
+  explicit Fault(const std::string& why, bool of_another = false)
+      : std::runtime_error(why), is_of_another(of_another) {}
+  bool is_of_another;  // a rank ended or did not come
+};
+
+// Throws unless MPI could do it.
+void must(int code, const char* what);
+
+struct World {
+  std::mutex calls;
+  int rank = 0, size = 0;
+  std::string why;  // a rank failed
+  bool is_other_s = false;
+  std::string said;  // by the last call
+
+  struct Process {
+    uint64_t machine = 0;  // a hash of where its number counts
+    int64_t number = 0;
+  };
+  std::vector<Process> processes;  // by rank
+};
+extern World world;
+
+// Has the lock, as the next three have.  Tells the others why this rank cannot go on, if none
+// failed before.
+void tell_failure(const std::string& why);
+// Whether a rank failed; then world.why has the reason.
+bool hear_failure();
+void meet_processes();
+// False for a rank of this machine whose process is gone.
+bool lives(int rank);
+
+// Has no lock.  Of several ranks that notice the same, the lowest tells it: waits for the word of
+// another so much the longer, and says whether one came.
+bool does_another_tell(int rank);
+
+}  // namespace spool
