@@ -4,11 +4,13 @@
 //   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]
 //
 //   own             pieces to the ranks that sum them (runtime/ranks/mpi.h), then their sum by rank
-//   alltoall        the same by MPI_Alltoall, and the same sum
+//                   (SumRanks, on one thread), as steps of training do it
+//   moved           the first part of that, without the sum
+//   alltoall        the same pieces by MPI_Alltoall, and the same sum
 //   reduce_scatter  MPI_Reduce_scatter_block, in which MPI sums
 //   allreduce       MPI_Allreduce, in which MPI sums, too, and all ranks get the whole
 //
-// Sizes are those of one rank's gradients in f32.  The four take turns, and a turn is as long as
+// Sizes are those of one rank's gradients in f32.  They take turns, and a turn is as long as
 // its slowest rank's; printed are the least and the median, own's parts of the others, and in how
 // many of the elements MPI's sum differs from the one in order of ranks.
 
@@ -20,10 +22,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "spool/kernels/launch.h"
+#include "spool/kernels/sum_ranks.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/ranks/mpi.h"
 #include "spool/runtime/trace.h"
@@ -31,94 +37,96 @@
 namespace spool {
 namespace {
 
-// Gradients of one rank, and what it gets of the others.
+// Gradients of one rank, and what it gets of the others, in the memory of a stream of one thread.
 class Gradients {
  public:
-  Gradients(Communicator& ranks, size_t elements)
+  Gradients(Communicator& ranks, int64_t elements)
       : ranks_(ranks),
-        piece_(elements / count()),
-        own_(elements),
-        taken_(elements),
-        sum_(piece_),
-        sum_of_mpi_(elements) {
-    for (size_t i = 0; i < elements; ++i) {
-      const uint64_t bits = mix_bits(i * count() + at() + 1);
-      own_[i] = static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-53 - 0.5);
+        piece_(elements / ranks.size()),
+        stream_(static_cast<size_t>(4 * elements) * sizeof(float) + (1 << 20), /*threads=*/1),
+        own_(unset(elements)),
+        taken_(unset(elements)),
+        sum_(unset(piece_)),
+        sum_of_mpi_(unset(elements)) {
+    for (int64_t i = 0; i < elements; ++i) {
+      const auto number = static_cast<uint64_t>(i * ranks.size() + ranks.rank() + 1);
+      floats(own_)[i] = static_cast<float>(uniform(mix_bits(number)) - 0.5);
     }
-    for (size_t r = 0; r < count(); ++r) {
-      if (r == at()) continue;
+    for (int r = 0; r < ranks.size(); ++r) {
+      const bool is_own = r == ranks.rank();
+      pieces_.add(is_own ? nullptr : floats(taken_) + r * piece_);
+      if (is_own) continue;
       out_.push_back(message(r, own_));
       in_.push_back(message(r, taken_));
     }
   }
 
+  void moved() { ranks_.move_now("gradients", out_, in_); }
+
   void own() {
-    ranks_.move_now("gradients", out_, in_);
-    sum(own_.data() + at() * piece_);
+    moved();
+    sum(own_);
   }
 
   void alltoall() {
-    MPI_Alltoall(own_.data(), integer(piece_), MPI_FLOAT, taken_.data(), integer(piece_), MPI_FLOAT,
-                 MPI_COMM_WORLD);
-    sum(taken_.data() + at() * piece_);
+    MPI_Alltoall(floats(own_), integer(piece_), MPI_FLOAT, floats(taken_), integer(piece_),
+                 MPI_FLOAT, MPI_COMM_WORLD);
+    sum(taken_);
   }
 
   void reduce_scatter() {
-    MPI_Reduce_scatter_block(own_.data(), sum_of_mpi_.data(), integer(piece_), MPI_FLOAT, MPI_SUM,
+    MPI_Reduce_scatter_block(floats(own_), floats(sum_of_mpi_), integer(piece_), MPI_FLOAT, MPI_SUM,
                              MPI_COMM_WORLD);
   }
 
   void allreduce() {
-    MPI_Allreduce(own_.data(), sum_of_mpi_.data(), integer(own_.size()), MPI_FLOAT, MPI_SUM,
-                  MPI_COMM_WORLD);
+    MPI_Allreduce(floats(own_), floats(sum_of_mpi_), integer(piece_ * ranks_.size()), MPI_FLOAT,
+                  MPI_SUM, MPI_COMM_WORLD);
   }
 
   // Whether own() and alltoall() have the same bits.
   void compare() {
     own();
-    const std::vector<float> first = sum_;
+    const std::vector<float> first(floats(sum_), floats(sum_) + piece_);
     alltoall();
-    check(first == sum_, "the sums of own exchange and of MPI_Alltoall differ");
+    check(std::ranges::equal(first, std::span(floats(sum_), first.size())),
+          "the sums of own exchange and of MPI_Alltoall differ");
   }
 
   double differing_part() {
     own();
     reduce_scatter();
-    size_t differ = 0;
-    for (size_t i = 0; i < piece_; ++i) differ += sum_[i] == sum_of_mpi_[i] ? 0 : 1;
+    int64_t differ = 0;
+    for (int64_t i = 0; i < piece_; ++i) {
+      differ += floats(sum_)[i] == floats(sum_of_mpi_)[i] ? 0 : 1;
+    }
     return static_cast<double>(differ) / static_cast<double>(piece_);
   }
 
  private:
-  static int integer(size_t n) { return static_cast<int>(n); }
-  size_t count() const { return static_cast<size_t>(ranks_.size()); }
-  size_t at() const { return static_cast<size_t>(ranks_.rank()); }
+  static int integer(int64_t n) { return static_cast<int>(n); }
+  static double uniform(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+  static float* floats(const Tensor& t) { return t.view().as<float>(); }
+  Tensor unset(int64_t elements) { return Tensor({{elements}, DType::f32}, stream_); }
 
-  Message message(size_t peer, std::vector<float>& all) const {
-    return {static_cast<int>(peer), reinterpret_cast<std::byte*>(all.data() + peer * piece_),
-            piece_ * sizeof(float)};
+  Message message(int peer, const Tensor& all) const {
+    return {peer, reinterpret_cast<std::byte*>(floats(all) + peer * piece_),
+            static_cast<size_t>(piece_) * sizeof(float)};
   }
 
-  // ((x_0 + x_1) + x_2) + ..., in stretches that stay in the cache.
-  void sum(const float* own_term) {
-    constexpr size_t stretch = 2048;
-    for (size_t begin = 0; begin < piece_; begin += stretch) {
-      const size_t size = std::min(stretch, piece_ - begin);
-      float* const out = sum_.data() + begin;
-      for (size_t r = 0; r < count(); ++r) {
-        const float* const term = (r == at() ? own_term : taken_.data() + r * piece_) + begin;
-        if (r == 0) {
-          std::copy(term, term + size, out);
-        } else {
-          for (size_t i = 0; i < size; ++i) out[i] += term[i];
-        }
-      }
-    }
+  // This rank's term is its piece of `all`.
+  void sum(const Tensor& all) {
+    const int64_t begin = ranks_.rank() * piece_;
+    const View own = all.view().slice({begin, begin + piece_});
+    launch(SumRanks{.slices = {{.out = sum_, .own = own}}, .pieces = pieces_}, stream_);
+    stream_.synchronize();
   }
 
   Communicator& ranks_;
-  size_t piece_;
-  std::vector<float> own_, taken_, sum_, sum_of_mpi_;
+  int64_t piece_;
+  CpuStream stream_;
+  Tensor own_, taken_, sum_, sum_of_mpi_;
+  decltype(SumRanks::pieces) pieces_ = {};
   Messages out_, in_;
 };
 
@@ -133,13 +141,14 @@ double seconds_of(const std::function<void()>& work) {
 }
 
 void measure(Communicator& ranks, double mebibytes) {
-  const auto bytes = static_cast<size_t>(mebibytes * 1048576);
-  const size_t granule = 4096 * static_cast<size_t>(ranks.size());
-  Gradients gradients(ranks, std::max(granule, bytes / sizeof(float) / granule * granule));
+  const int64_t elements = static_cast<int64_t>(mebibytes * 1048576 / sizeof(float)),
+                granule = int64_t{4096} * ranks.size();
+  Gradients gradients(ranks, std::max(granule, elements / granule * granule));
   gradients.compare();
   const double differing = gradients.differing_part();
   const std::vector<std::pair<const char*, std::function<void()>>> ways = {
       {"own", [&] { gradients.own(); }},
+      {"moved", [&] { gradients.moved(); }},
       {"alltoall", [&] { gradients.alltoall(); }},
       {"reduce_scatter", [&] { gradients.reduce_scatter(); }},
       {"allreduce", [&] { gradients.allreduce(); }}};
@@ -161,7 +170,7 @@ void measure(Communicator& ranks, double mebibytes) {
   std::fflush(stdout);
 }
 
-int run(int argc, char** argv) {
+int measure_all(int argc, char** argv) {
   const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
   std::string why_not = "mpirun starts this program";
   const auto ranks = size ? ranks_of_mpi(std::atoi(size), &why_not) : nullptr;
@@ -178,7 +187,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return spool::run(argc, argv);
+    return spool::measure_all(argc, argv);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "exchange: %s\n", e.what());
     return 1;
