@@ -7,6 +7,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -315,6 +316,7 @@ bool end(bool is_well) {
   fail("it ended");
   // MPI_Abort ends the others, and the one that failed first may not have said its sentence yet.
   if (world.is_other_s) std::this_thread::sleep_for(std::chrono::seconds(2));
+  std::fflush(nullptr);  // which MPI_Abort does not
   MPI_Abort(MPI_COMM_WORLD, 1);
   return true;
 }
