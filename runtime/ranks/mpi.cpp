@@ -5,9 +5,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/ranks/mpi/module.h"
+#include "spool/runtime/ranks/timeout.h"
 
 namespace spool {
 namespace {
@@ -52,6 +54,11 @@ class MpiRanks final : public Communicator {
     if (!has_failed_) end_mpi(/*is_well=*/true);
   }
   const char* kind() const override { return "mpi"; }
+  void is_doing(const std::string& what) override {
+    const std::lock_guard lock(mutex_);
+    doing_ = what;
+  }
+  bool has_lower_rank_failed() override { return opened().module->has_another_failed(); }
 
  private:
   void end_others(const std::string& why) override {
@@ -59,13 +66,23 @@ class MpiRanks final : public Communicator {
     opened().module->fail(why.c_str());
   }
   void move(const char* name, const Messages& out, const Messages& in, double timeout) override {
+    const std::string doing = what_it_does();
     const MpiModule::Outcome end =
-        opened().module->move({name, out.data(), out.size(), in.data(), in.size(), timeout});
+        opened().module->move({name, out.data(), out.size(), in.data(), in.size(), timeout,
+                               rank_timeout(), doing.c_str()});
     if (!end.why) return;
     has_failed_ = true;
-    if (end.is_of_another) throw RankEnded(end.why, end.is_told);
-    throw Error(ErrorKind::invalid, end.why);
+    if (end.is_error) throw Error(ErrorKind::invalid, end.why);
+    throw RankEnded(end.why, end.loss);
   }
+
+  std::string what_it_does() {
+    const std::lock_guard lock(mutex_);
+    return doing_;
+  }
+
+  std::mutex mutex_;
+  std::string doing_;  // of another thread than moves
 
   std::atomic<bool> has_failed_ = false;
 };

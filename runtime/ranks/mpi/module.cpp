@@ -25,7 +25,8 @@ namespace {
 constexpr size_t piece_bytes = size_t{1} << 20;
 constexpr int pieces_on_their_way = 16;  // to a rank, and as many from it
 constexpr int tries_before_pause = 100;
-constexpr int tries_before_looking = 500;  // whether the others live
+constexpr int tries_before_looking = 500;    // whether the others live
+constexpr double longest_between_looks = 1;  // seconds
 
 // What a rank gives another in an exchange.
 struct Head {
@@ -82,21 +83,20 @@ class Moving {
 
   void run() {
     start();
-    auto last = Clock::now();
     for (int tries = 0; true; ++tries) {
       {
         const std::lock_guard lock(world.calls);
         if (requests_.empty()) return;
         if (pass()) {
-          last = Clock::now();
-          tries = 0;
+          looked_ = Clock::now();
+          idle_ = tries = 0;
           continue;
         }
         if (tries < tries_before_pause) continue;
         throw_if_told();
-        if (tries % tries_before_looking == 0) throw_if_gone();
-        const std::chrono::duration<double> idle = Clock::now() - last;
-        if (idle.count() > what_.timeout) throw Fault(timed_out(), /*of_another=*/true);
+        count_idle_time();
+        if (tries % tries_before_looking == 0) throw_if_lost();
+        if (idle_ > what_.timeout) throw Fault(timed_out(), RankLoss::absent);
       }
       std::this_thread::sleep_for(pause_of_waiting);
     }
@@ -212,15 +212,33 @@ class Moving {
   }
 
   static void throw_if_told() {
-    if (hear_failure()) throw Fault(world.why, /*of_another=*/true);
+    if (hear_failure()) throw Fault(world.why, RankLoss::another_tells);
   }
 
-  void throw_if_gone() const {
+  // But not that in which this process was stopped.
+  void count_idle_time() {
+    const auto now = Clock::now();
+    idle_ += std::min(std::chrono::duration<double>(now - looked_).count(), longest_between_looks);
+    looked_ = now;
+  }
+
+  void throw_if_lost() {
+    bool is_one_stopped = false;
     for (const Wait& wait : waits_) {
-      if (lives(wait.peer)) continue;
-      throw Fault(sentence("rank ", wait.peer, " disappeared at the exchange '", what_.name, "'"),
-                  /*of_another=*/true);
+      const State state = state_of(wait.peer);
+      is_one_stopped |= state == State::stopped;
+      if (state == State::stopped && idle_ - idle_when_all_ran_ > what_.patience) {
+        throw Fault(sentence("rank ", wait.peer, " did not come to the exchange '", what_.name,
+                             "' within ", what_.patience, " s"),
+                    RankLoss::absent);
+      }
+      if (state != State::gone) continue;
+      const std::string in = *what_.doing ? sentence(" in ", what_.doing, ",") : std::string();
+      throw Fault(
+          sentence("rank ", wait.peer, " disappeared", in, " at the exchange '", what_.name, "'"),
+          RankLoss::disappeared);
     }
+    if (!is_one_stopped) idle_when_all_ran_ = idle_;
   }
 
   // Names those that did not come; or, if all did, those that stopped.
@@ -247,6 +265,8 @@ class Moving {
   std::vector<Wait> waits_;  // what each request is
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;
+  Clock::time_point looked_ = Clock::now();
+  double idle_ = 0, idle_when_all_ran_ = 0;  // seconds
 };
 
 const char* library() {
@@ -289,7 +309,8 @@ MpiModule::Outcome move_as(const MpiModule::Exchange& exchange, int place_of_tel
     moving.give_up();
     tell_failure(e.what());
     world.said = is_told ? world.why : e.what();
-    return {world.said.c_str(), is_told || e.is_of_another, is_told};
+    const RankLoss loss = is_told ? RankLoss::another_tells : e.loss.value_or(RankLoss::absent);
+    return {world.said.c_str(), !is_told && !e.loss, loss};
   }
 }
 
@@ -302,13 +323,16 @@ void fail(const char* why) {
   tell_failure(why);
 }
 
+bool has_another_failed() { return does_another_tell(world.rank); }
+
 bool end(bool is_well) {
   if (is_well) {
     // A rank that is at an exchange tells that this one is not, to its user, too.
     constexpr int last = std::numeric_limits<int>::max();
     MpiModule::Exchange end_of_all = {};
     end_of_all.name = "end of the run";
-    end_of_all.timeout = std::numeric_limits<double>::infinity();
+    end_of_all.doing = "";
+    end_of_all.timeout = end_of_all.patience = std::numeric_limits<double>::infinity();
     if (move_as(end_of_all, last).why) return false;
     MPI_Finalize();
     return true;
@@ -326,7 +350,11 @@ bool end(bool is_well) {
 
 const spool::MpiModule* spool_mpi_module() {
   using namespace spool;
-  static const MpiModule module = {
-      .library = library, .begin = begin, .move = move, .fail = fail, .end = end};
+  static const MpiModule module = {.library = library,
+                                   .begin = begin,
+                                   .move = move,
+                                   .fail = fail,
+                                   .has_another_failed = has_another_failed,
+                                   .end = end};
   return &module;
 }

@@ -20,12 +20,14 @@ struct MpiModule {
     size_t outs;
     const Message* in;
     size_t ins;
-    double timeout;  // seconds in which nothing comes or goes; maybe infinite
+    double timeout;     // seconds in which nothing comes or goes; maybe infinite
+    double patience;    // seconds in which a rank of this machine is stopped
+    const char* doing;  // "step 12", in which others disappear; or nothing
   };
   struct Outcome {
     const char* why = nullptr;
-    bool is_of_another = false;  // a rank ended or did not come
-    bool is_told = false;        // by a rank, or by another thread of this one
+    bool is_error = false;  // of what the ranks give; else a rank is lost
+    RankLoss loss = RankLoss::another_tells;
   };
 
   // The library and its version; also before begin().
@@ -35,6 +37,8 @@ struct MpiModule {
   Outcome (*move)(const Exchange&);
   // Tells the others, who give up what they are in; also while another thread is in move().
   void (*fail)(const char* why);
+  // Whether another rank told a failure before this one; waits, the higher the rank, the longer.
+  bool (*has_another_failed)();
   // If all is well, waits for the others, and ends MPI; false if they do not end as well.  If it is
   // not, ends all processes, this one too, with exit code 1.
   bool (*end)(bool is_well);

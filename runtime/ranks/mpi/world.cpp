@@ -1,12 +1,10 @@
 #include "spool/runtime/ranks/mpi/world.h"
 
 #include <mpi.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <fstream>
 #include <string_view>
 #include <thread>
@@ -23,7 +21,7 @@ void must(int code, const char* what) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int size = 0;
   MPI_Error_string(code, text, &size);
-  throw Fault(sentence("MPI failed to ", what, ": ", text), /*of_another=*/true);
+  throw Fault(sentence("MPI failed to ", what, ": ", text), RankLoss::disappeared);
 }
 
 void tell_failure(const std::string& why) {
@@ -73,11 +71,17 @@ void meet_processes() {
        "tell of processes");
 }
 
-bool lives(int rank) {
+State state_of(int rank) {
   const World::Process& other = world.processes[static_cast<size_t>(rank)];
   const World::Process& own = world.processes[static_cast<size_t>(world.rank)];
-  if (other.machine != own.machine) return true;
-  return ::kill(static_cast<pid_t>(other.number), 0) == 0 || errno != ESRCH;
+  if (other.machine != own.machine) return State::runs;
+  std::string line;
+  std::getline(std::ifstream(sentence("/proc/", other.number, "/stat")), line);
+  const size_t name = line.rfind(") ");  // before the letter of the state
+  if (name == std::string::npos) return State::gone;
+  const char letter = line[name + 2];
+  if (letter == 'Z' || letter == 'X') return State::gone;
+  return letter == 'T' ? State::stopped : State::runs;
 }
 
 bool does_another_tell(int rank) {

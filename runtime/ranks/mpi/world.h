@@ -5,9 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "spool/runtime/ranks/communicator.h"
 
 namespace spool {
 
@@ -19,9 +22,9 @@ enum Tag { tag_of_heads = 1, tag_of_pieces, tag_of_failure };
 
 // An exchange cannot go on.
 struct Fault : std::runtime_error {
-  explicit Fault(const std::string& why, bool of_another = false)
-      : std::runtime_error(why), is_of_another(of_another) {}
-  bool is_of_another;  // a rank ended or did not come
+  explicit Fault(const std::string& why, std::optional<RankLoss> lost = {})
+      : std::runtime_error(why), loss(lost) {}
+  std::optional<RankLoss> loss;  // a rank ended or did not come
 };
 
 // Throws unless MPI could do it.
@@ -48,8 +51,9 @@ void tell_failure(const std::string& why);
 // Whether a rank failed; then world.why has the reason.
 bool hear_failure();
 void meet_processes();
-// False for a rank of this machine whose process is gone.
-bool lives(int rank);
+// Of a rank of another machine nothing is known.
+enum class State { runs, stopped, gone };
+State state_of(int rank);
 
 // Has no lock.  Of several ranks that notice the same, the lowest tells it: waits for the word of
 // another so much the longer, and says whether one came.

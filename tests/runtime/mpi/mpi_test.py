@@ -54,17 +54,24 @@ class MpiTest(unittest.TestCase):
     def test_a_rank_that_throws_ends_all(self):
         self.assertEqual(self.ends(4, "leave_without_a_word", "a fault", "rank 1: it ended")[0], 1)
 
+    def test_ranks_that_all_fail_say_it_once(self):
+        self.assertEqual(self.ends(4, "fail_all", "no such data")[0], 1)
+
     def test_a_rank_that_ends_before_the_others_is_named(self):
         at_others = "rank 0 is at the exchange 'texts', and rank 1 at 'end of the run'"
         self.assertEqual(self.ends(4, "return_early", at_others)[0], 1)
 
     def test_a_killed_rank_ends_all(self):
-        status, _ = self.ends(4, "kill_one", "rank 1 disappeared at the exchange 'texts'")
+        status, _ = self.ends(4, "kill_one", "rank 1 disappeared in step 3, at the exchange 'texts'")
         self.assertNotEqual(status, 0)
 
     def test_a_rank_that_does_not_come_is_named(self):
         absent = "rank 1 did not come to the exchange 'gradients' within 1 s"
         self.assertEqual(self.ends(4, "hang_one", absent)[0], 1)
+
+    def test_a_stopped_rank_is_named(self):
+        absent = "rank 1 did not come to the exchange 'texts' within 1 s"
+        self.assertEqual(self.ends(4, "stop_one", absent)[0], 1)
 
     def test_another_number_of_ranks_than_the_launcher_s_is_said(self):
         status, lines, _ = ranks(2, "other_count")

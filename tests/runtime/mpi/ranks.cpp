@@ -106,6 +106,15 @@ void leave_without_a_word(Communicator& ranks) {
   ranks.gather("texts", "");
 }
 
+// In several ranks at once, of which one says it.
+void fail_all(Communicator& ranks) {
+  ranks.gather("texts", "");
+  const bool another_tells = ranks.has_lower_rank_failed();
+  ranks.fail("no such data");
+  if (another_tells) throw RankEnded("no such data");
+  fail(ErrorKind::invalid, "no such data");
+}
+
 // Without a word, while the others wait for it.
 void return_early(Communicator& ranks) {
   if (ranks.rank() == 1) return;
@@ -115,8 +124,16 @@ void return_early(Communicator& ranks) {
 // mpirun ends the others by SIGTERM, and a second later by SIGKILL.
 void kill_one(Communicator& ranks) {
   ::signal(SIGTERM, SIG_IGN);
+  ranks.is_doing("step 3");
   ranks.gather("texts", "");
   if (ranks.rank() == 1) ::raise(SIGKILL);
+  ranks.gather("texts", "");
+}
+
+// While the others wait for it as long as it takes.
+void stop_one(Communicator& ranks) {
+  set_rank_timeout(1);
+  if (ranks.rank() == 1) ::raise(SIGSTOP);
   ranks.gather("texts", "");
 }
 
@@ -145,6 +162,7 @@ int run(const std::string& what) {
       {"exchanges", exchanges},       {"other_names", other_names},
       {"other_sizes", other_sizes},   {"fail_one", fail_one},
       {"kill_one", kill_one},         {"hang_one", hang_one},
+      {"fail_all", fail_all},         {"stop_one", stop_one},
       {"return_early", return_early}, {"leave_without_a_word", leave_without_a_word}};
   cases.at(what)(*ranks);
   if (what != "exchanges") return 0;
@@ -164,7 +182,7 @@ int main(int argc, char** argv) {
     }
     return spool::run(argv[1]);
   } catch (const spool::RankEnded& e) {
-    std::printf("%s%s\n", e.is_told() ? "told: " : "", e.what());
+    std::printf("%s%s\n", e.loss() == spool::RankLoss::another_tells ? "told: " : "", e.what());
     std::fflush(stdout);
     return 1;
   } catch (const std::exception& e) {

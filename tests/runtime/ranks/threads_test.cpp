@@ -106,18 +106,6 @@ TEST(ThreadRanks, ThatAllThrowTheSameSayItOnceAsRank0) {
   EXPECT_EQ(said, "no such data");
 }
 
-TEST(ThreadRanks, OneThatFailsIsToldToTheOthers) {
-  const auto all = ranks_of_threads(2);
-  all[1]->fail("the disk is full");
-  try {
-    all[0]->move_now("texts", {}, {});
-    ADD_FAILURE() << "the other went on";
-  } catch (const RankEnded& e) {
-    EXPECT_EQ(e.what(), std::string("rank 1: the disk is full"));
-    EXPECT_TRUE(e.is_told());
-  }
-}
-
 TEST(ThreadRanks, OneThatDoesNotComeIsNamed) {
   set_rank_timeout(0.05);
   expect_error(ErrorKind::device, {"rank 1, rank 2 did not come to the exchange 'gradients'"}, [] {
