@@ -23,10 +23,10 @@ namespace spool {
 namespace {
 
 constexpr size_t piece_bytes = size_t{1} << 20;
-constexpr int pieces_on_their_way = 16;  // to a rank, and as many from it
-constexpr int tries_before_pause = 100;
-constexpr int tries_before_looking = 500;    // whether the others live
-constexpr double longest_between_looks = 1;  // seconds
+constexpr int pieces_on_their_way = 16;        // to a rank, and as many from it
+constexpr double idle_before_pauses = 500e-6;  // seconds
+constexpr double longest_between_looks = 1;    // that count
+constexpr int pauses_before_looking = 500;     // whether the others live
 
 // What a rank gives another in an exchange.
 struct Head {
@@ -83,22 +83,12 @@ class Moving {
 
   void run() {
     start();
-    for (int tries = 0; true; ++tries) {
-      {
-        const std::lock_guard lock(world.calls);
-        if (requests_.empty()) return;
-        if (pass()) {
-          looked_ = Clock::now();
-          idle_ = tries = 0;
-          continue;
-        }
-        if (tries < tries_before_pause) continue;
-        throw_if_told();
-        count_idle_time();
-        if (tries % tries_before_looking == 0) throw_if_lost();
-        if (idle_ > what_.timeout) throw Fault(timed_out(), RankLoss::absent);
+    while (!is_done()) {
+      if (idle_ < idle_before_pauses) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(pause_of_waiting);
       }
-      std::this_thread::sleep_for(pause_of_waiting);
     }
   }
 
@@ -116,6 +106,19 @@ class Moving {
     Kind kind;
     int peer;
   };
+  // Moves what can be moved now.
+  bool is_done() {
+    const std::lock_guard lock(world.calls);
+    while (pass()) idle_ = idle_when_all_ran_ = 0;
+    if (requests_.empty()) return true;
+    count_idle_time();
+    if (idle_ < idle_before_pauses) return false;
+    throw_if_told();
+    if (++pauses_ % pauses_before_looking == 0) throw_if_lost();
+    if (idle_ > what_.timeout) throw Fault(timed_out(), RankLoss::absent);
+    return false;
+  }
+
   static size_t at(int rank) { return static_cast<size_t>(rank); }
 
   void start() {
@@ -267,6 +270,7 @@ class Moving {
   std::vector<MPI_Status> statuses_;
   Clock::time_point looked_ = Clock::now();
   double idle_ = 0, idle_when_all_ran_ = 0;  // seconds
+  int pauses_ = 0;
 };
 
 const char* library() {
