@@ -244,7 +244,7 @@ class Moving {
     if (!is_one_stopped) idle_when_all_ran_ = idle_;
   }
 
-  // Names those that did not come; or, if all did, those that stopped.
+  // Names those that did not come; or, if all did, those that did not go on.
   std::string timed_out() const {
     for (const bool all_came : {false, true}) {
       std::string absent;
@@ -255,8 +255,8 @@ class Moving {
         if (is_awaited) absent += sentence(absent.empty() ? "rank " : ", rank ", r);
       }
       if (absent.empty()) continue;
-      return sentence(absent, all_came ? " did not end" : " did not come to", " the exchange '",
-                      what_.name, "' within ", what_.timeout, " s");
+      return sentence(absent, " did not come to the exchange '", what_.name, "' within ",
+                      what_.timeout, " s");
     }
     return "";
   }
