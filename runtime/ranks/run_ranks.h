@@ -1,7 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Runs the ranks of one process, each on a thread of its own.
+// The ranks of a program: threads of one process, or processes of a launcher.
 
 #include <functional>
 #include <memory>
@@ -14,5 +14,10 @@ namespace spool {
 // returned.  If one throws, the others' exchanges throw, too; then the first error is thrown, which
 // names the rank if it is not 0.
 void run_ranks(int ranks, const std::function<void(const std::shared_ptr<Communicator>&)>& body);
+
+// This process as one of the ranks that torchrun, mpirun or srun started, by their variables
+// (docs/ranks.md); null where there is no launcher, or it started one process.  Waits for the
+// others.  If a rank throws while it has this, or disappears, the others' exchanges throw RankEnded.
+std::shared_ptr<Communicator> ranks_of_launcher();
 
 }  // namespace spool

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <set>
 #include <string>
 
@@ -67,6 +68,12 @@ class SocketRanks final : public Communicator {
       peers_[r].connection = std::move(connections.data[r]);
     }
   }
+  ~SocketRanks() override {
+    if (std::uncaught_exceptions() > 0) fail("it ended by an error");
+  }
+  SocketRanks(const SocketRanks&) = delete;
+  SocketRanks& operator=(const SocketRanks&) = delete;
+
   const char* kind() const override { return "sockets"; }
   void is_doing(const std::string& what) override { watch_.is_doing(what); }
   bool has_lower_rank_failed() override { return watch_.has_lower_rank_failed(/*seconds=*/1); }
@@ -211,7 +218,7 @@ class SocketRanks final : public Communicator {
                      " other messages than that one takes");
     }
     if (why.empty()) return;
-    fail(why);
+    watch_.end(why);
     throw Error(ErrorKind::invalid, why);
   }
 

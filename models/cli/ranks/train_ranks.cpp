@@ -8,8 +8,8 @@
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/training/train.h"
 #include "spool/runtime/log.h"
+#include "spool/runtime/ranks/launched_ranks.h"
 #include "spool/runtime/ranks/run_ranks.h"
-#include "spool/runtime/ranks/sockets.h"
 #include "spool/runtime/ranks/timeout.h"
 
 namespace spool {
@@ -33,10 +33,12 @@ bool train_with(const RunOptions& o, const std::shared_ptr<Communicator>& own) {
   return train(run, interrupted);
 }
 
-std::shared_ptr<Communicator> meet_others(const MeetingPlace& place, const LaunchedRank& own) {
+std::shared_ptr<Communicator> join_others(const MeetingPlace& place, const LaunchedRank& own) {
   MeetingPatience patience;
   patience.says = [](const std::string& text) { logger().warn("{}", text); };
-  return ranks_of_sockets(place, own.rank, own.size, patience);
+  const JoinedRanks joined = join_ranks(own, place, patience);
+  if (own.rank == 0) RunPrinter().say(joined.words);
+  return joined.own;
 }
 
 // The lowest rank that is left says which ranks are lost; the program that started its own ranks
@@ -79,7 +81,7 @@ int train_as_rank(const RunOptions& o, const LaunchedRank& launched, const Meeti
   set_rank_timeout(o.rank_timeout);
   std::shared_ptr<Communicator> own;
   try {
-    own = meet_others(place, launched);
+    own = join_others(place, launched);
     const bool is_stopped = train_with(o, own);
     return is_stopped || interrupted() ? stopped_by_a_signal : 0;
   } catch (const RankEnded& e) {

@@ -96,8 +96,9 @@ TEST_F(SocketRanks, GatherTextsByRank) {
 TEST_F(SocketRanks, AtDifferentExchangesEnd) {
   const auto errors = errors_of(
       2, [](Ranked ranks) { ranks->gather(ranks->rank() == 0 ? "plan" : "comparison", ""); });
-  EXPECT_TRUE(contains(errors[0] + errors[1], "is at the exchange 'plan'"));
-  EXPECT_TRUE(contains(errors[0] + errors[1], "at 'comparison'"));
+  for (const char* words : {"is at the exchange '", "'plan'", "'comparison'"}) {
+    EXPECT_TRUE(contains(errors[0] + errors[1], words)) << errors[0] << errors[1];
+  }
 }
 
 TEST_F(SocketRanks, OneThatFailsIsHeardByThoseThatWait) {
@@ -108,6 +109,19 @@ TEST_F(SocketRanks, OneThatFailsIsHeardByThoseThatWait) {
   EXPECT_EQ(errors[0], "rank 1: the disk is full");
   EXPECT_EQ(errors[1], "the disk is full");
   EXPECT_EQ(errors[2], "rank 1: the disk is full");
+}
+
+TEST_F(SocketRanks, OneWhoseWorkThrowsIsHeard) {
+  const MeetingPlace place = new_place();
+  std::jthread faulty([&] {
+    EXPECT_EQ(error_of([&] {
+                const auto own = ranks_of_sockets(place, 1, 2);
+                fail(ErrorKind::file, "the disk is full");
+              }),
+              "the disk is full");
+  });
+  expect_error(ErrorKind::device, {"rank 1: it ended by an error"},
+               [&] { ranks_of_sockets(place, 0, 2)->gather("all", ""); });
 }
 
 // Whether each rank is to tell the user.
