@@ -17,7 +17,8 @@ void run_ranks(int ranks, const std::function<void(const std::shared_ptr<Communi
 
 // This process as one of the ranks that torchrun, mpirun or srun started, by their variables
 // (docs/ranks.md); null where there is no launcher, or it started one process.  Waits for the
-// others.  If a rank throws while it has this, or disappears, the others' exchanges throw RankEnded.
+// others.  If a rank throws while it has this, or disappears, the others' exchanges throw
+// RankEnded.
 std::shared_ptr<Communicator> ranks_of_launcher();
 
 }  // namespace spool

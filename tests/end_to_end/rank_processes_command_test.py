@@ -8,10 +8,12 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import time
+import unittest
 
 from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
 
@@ -19,6 +21,8 @@ FILES = ["model.safetensors", "optimizer.safetensors", "run.json"]
 STEP = ["--accumulate", 4, "--dropout", 0.1]
 ROUNDS = 20 if os.environ.get("SPOOL_NIGHTLY") == "1" else 2
 LONG = 200  # steps of a run that is ended
+HAS_MPI = shutil.which("mpirun") and "mpi: Open MPI" in spool("--version")[1]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 OF_LAUNCHERS = {
     "torchrun": ("RANK", "WORLD_SIZE"),
     "mpirun": ("PMI_RANK", "PMI_SIZE"),
@@ -104,6 +108,22 @@ class RankProcesses(Folder):
             for run in self.launched(launcher, 4, self.words(out)):
                 self.assertEqual(self.ended(run), (0, []))
             self.same(whole, out)
+
+    @unittest.skipUnless(HAS_MPI, "the program has no MPI, or there is no mpirun")
+    def test_of_mpirun_exchange_by_mpi(self):
+        whole = self.whole()
+        for ranks in [2, 4]:
+            out = self.folder / f"mpi-{ranks}"
+            words = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PROGRAM, *self.words(out)]
+            done = subprocess.run(words, env=os.environ | AS_ROOT, capture_output=True, text=True, timeout=300)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"{ranks} ranks by mpirun, which exchange by Open MPI", done.stdout)
+            self.same(whole, out)
+        words = ["mpirun", "--oversubscribe", "-n", "3", PROGRAM, *self.words(self.out)]
+        done = subprocess.run(words, env=os.environ | AS_ROOT, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.count("spool: "), 1, done.stderr)
+        self.assertIn("spool: this run has 4 micro-batches a step", done.stderr)
 
     def test_meet_at_an_address(self):
         with socket.socket() as probe:

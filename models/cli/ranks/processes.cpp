@@ -82,13 +82,14 @@ class RankProcesses {
         to_all(signal);
       }
       while (reap()) continue;
-      if (ended_badly_ && host_clock() - *ended_badly_ > grace) to_all(SIGKILL);
+      has_killed_ = ended_badly_ && host_clock() - *ended_badly_ > grace;
+      if (has_killed_) to_all(SIGKILL);
     }
     ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
     return code_;
   }
 
-  // Of the first that ended badly, if a signal killed it that did not come from here.
+  // The first, and its signal, that was killed by one that did not come from here.
   std::optional<std::pair<int, int>> killed() const { return killed_; }
 
  private:
@@ -118,11 +119,12 @@ class RankProcesses {
     if (was_signalled_ && (signal || code == stopped_by_a_signal)) {
       code_ = code_ ? code_ : stopped_by_a_signal;
       if (signal && !ended_badly_) ended_badly_ = host_clock();
-    } else if (code != 0 && !ended_badly_) {
-      ended_badly_ = host_clock();
-      code_ = code;
+    } else if (code != 0) {
+      if (!ended_badly_) ended_badly_ = host_clock();
+      code_ = code_ ? code_ : code;
+      // One that ended as this one was killed may be reaped before it.
       const auto rank = static_cast<int>(std::ranges::find(ranks_, child) - ranks_.begin());
-      if (signal) killed_ = {rank, signal};
+      if (signal && !has_killed_ && !killed_) killed_ = {rank, signal};
     }
     return true;
   }
@@ -130,7 +132,7 @@ class RankProcesses {
   std::vector<std::string> words_;
   sigset_t watched_ = {}, mask_ = {};
   std::vector<pid_t> ranks_, living_;
-  bool was_signalled_ = false;
+  bool was_signalled_ = false, has_killed_ = false;
   std::optional<double> ended_badly_;
   std::optional<std::pair<int, int>> killed_;
   int code_ = 0;

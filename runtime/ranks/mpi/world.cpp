@@ -85,7 +85,7 @@ State state_of(int rank) {
 }
 
 bool does_another_tell(int rank) {
-  const auto end = Clock::now() + std::chrono::milliseconds(50 + 100 * std::min(rank, 20));
+  const auto end = Clock::now() + std::chrono::milliseconds(50 + 400 * std::min(rank, 5));
   while (true) {
     {
       const std::lock_guard lock(world.calls);
