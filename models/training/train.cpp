@@ -5,6 +5,7 @@
 #include "spool/models/training/run/checkpoints.h"
 #include "spool/models/training/run/clock.h"
 #include "spool/models/training/run/evaluations.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/samples.h"
 #include "spool/models/training/run/steps.h"
 
@@ -40,6 +41,7 @@ void finish(const RunSetup& run, int64_t done, const Checkpoints& checkpoints,
     listeners.say(
         fmt::format("host memory {} bytes, foretold {} bytes", host_peak, foretold.host.peak));
   }
+  tell_ranks(run, done);
   listeners.flush(peak);
   checkpoints.tell_best();
   listeners.say(fmt::format("the model is in {}", model));

@@ -60,19 +60,14 @@ void Communicator::exchange(const char* name, Messages out, Messages in, Stream&
                            RehearsedExchange{.sent = static_cast<double>(sent)});
   }
   queue.host_work(name, /*seconds=*/0, [this, name, out = std::move(out), in = std::move(in)] {
-    move_within(rank_timeout(), name, out, in);
+    const double begin = host_clock();
+    move(name, out, in, rank_timeout());
+    seconds_ = seconds_ + host_clock() - begin;
   });
 }
 
 void Communicator::move_now(const char* name, const Messages& out, const Messages& in) {
-  move_within(std::numeric_limits<double>::infinity(), name, out, in);
-}
-
-void Communicator::move_within(double timeout, const char* name, const Messages& out,
-                               const Messages& in) {
-  const double begin = host_clock();
-  move(name, out, in, timeout);
-  seconds_ = seconds_ + host_clock() - begin;
+  move(name, out, in, std::numeric_limits<double>::infinity());
 }
 
 std::vector<std::string> Communicator::gather(const char* name, const std::string& own) {

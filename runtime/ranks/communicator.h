@@ -85,7 +85,8 @@ class Communicator {
   // Whether a lower rank, too, ends by an error of its own, which that one tells; waits a second.
   virtual bool has_lower_rank_failed() { return false; }
 
-  // Bytes given to others by exchange() so far, and the seconds that its moves took.
+  // Bytes given to others by exchange() so far, and the seconds that those took, with what this
+  // rank waited for others in them.
   size_t sent() const { return sent_; }
   double seconds() const { return seconds_; }
   // A hash of the exchanges so far: their names, and the numbers of their bytes.
@@ -99,8 +100,6 @@ class Communicator {
   virtual void end_others(const std::string& /*why*/) {}
 
  private:
-  void move_within(double timeout, const char* name, const Messages& out, const Messages& in);
-
   int rank_, size_;
   size_t sent_ = 0;
   std::atomic<double> seconds_ = 0;

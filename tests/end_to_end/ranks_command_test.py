@@ -21,9 +21,12 @@ class Ranks(Folder):
     def run_on(self, ranks, *words, name=None, steps=4):
         """Trains on these ranks, or on one without any; returns the run's folder."""
         out = self.folder / (name or f"ranks-{ranks}")
-        on = ["--ranks", ranks] if ranks else []
+        log = out.with_suffix(".log")
+        on = ["--ranks", ranks, "--log", log] if ranks else []
         status, printed, errors = self.train(*STEP, *words, *on, out=out, steps=steps)
         self.assertEqual(status, 0, errors)
+        if ranks:
+            self.assertEqual(self.steps_with_numbers(log, ranks)[-2:], [steps, steps])
         peak = printed.split("\npeak ")[1].split("\n")[0]
         self.assertEqual(*[words.split()[-2] for words in f"{peak}".split(", ")], peak)
         return out
@@ -32,6 +35,19 @@ class Ranks(Folder):
         for name in FILES:
             theirs = (other / "latest" / name).read_bytes()
             self.assertEqual((one / "latest" / name).read_bytes(), theirs, f"{other.name} {name}")
+
+    def steps_with_numbers(self, log, ranks):
+        """The steps after which the log has the numbers of ranks, which took and sent what was foretold."""
+        lines = [entry for entry in self.log(log) if "ranks" in entry]
+        for line in lines:
+            for numbers in line["ranks"]:
+                self.assertEqual(numbers["sent_bytes"], numbers["foretold_sent_bytes"], line)
+                self.assertEqual(numbers["sent_bytes"] > 0, len(line["ranks"]) > 1, line)
+        self.assertEqual([numbers["rank"] for numbers in lines[-1]["ranks"]], list(range(ranks)))
+        for numbers in lines[-1]["ranks"]:
+            for what in ["peak_bytes", "host_peak_bytes"]:
+                self.assertEqual(numbers[what], numbers[f"foretold_{what}"], lines[-1])
+        return [line["step"] for line in lines]
 
     def sums(self, run):
         return json.loads((run / "latest" / "run.json").read_text())["gradient_sums"]
@@ -82,6 +98,16 @@ class Ranks(Folder):
             if not (parts / "latest").exists():
                 return  # killed before its first checkpoint: nothing can go on
         self.same(whole, parts)
+
+    def test_log_what_each_took_with_each_checkpoint(self):
+        log = self.folder / "log"
+        words = ["--checkpoint-every", 2, "--log", log]
+        self.assertEqual(self.train(*STEP, *words, "--ranks", 3, steps=4)[0], 0)
+        status, _, errors = spool("train", "--out", self.out, "--resume", "--steps", 6, *words, "--ranks", 2)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(self.steps_with_numbers(log, 2), [2, 4, 4, 6, 6])
+        status, printed, errors = spool("plot", log, "--out", self.folder / "page.html")
+        self.assertEqual((status, errors), (0, ""))
 
     def test_say_when_the_order_of_sums_changes(self):
         self.run_on(None, "--checkpoint-every", 2, name="run", steps=4)

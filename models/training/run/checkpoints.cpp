@@ -8,6 +8,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/training/run/checkpoint_files.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/runtime/trace.h"
 
 namespace spool {
@@ -95,6 +96,7 @@ bool Checkpoints::save() {
   if (!is_done) return false;
   last_saved_ = state_.done;
   latest_ = latest_checkpoint(run_.options.out);
+  tell_ranks(run_, state_.done);
   return true;
 }
 

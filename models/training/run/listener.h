@@ -47,6 +47,17 @@ struct CorrectedTime {
   double foretold = 0, corrected = 0;  // seconds
 };
 
+// What a rank has taken and given to others since this start of the run, beside what is foretold
+// of the steps done.
+struct RankNumbers {
+  int rank = 0;
+  size_t peak = 0, foretold_peak = 0;  // bytes of the device, then of the host
+  size_t host_peak = 0, foretold_host_peak = 0;
+  size_t sent = 0, foretold_sent = 0;
+  double exchange_seconds = 0;  // that exchanges took, with what the rank waited for others in them
+  double exposed_seconds = 0;   // foretold: by which they made the steps longer
+};
+
 class RunListener {
  public:
   virtual ~RunListener() = default;
@@ -59,6 +70,8 @@ class RunListener {
   virtual void step(const StepNumbers&) {}
   virtual void evaluated(const EvaluationNumbers&) {}
   virtual void corrected(const CorrectedTime&) {}
+  // With ranks, of all of them, with each checkpoint and at the end.
+  virtual void ranks(int64_t /*steps_done*/, const std::vector<RankNumbers>&) {}
   // A checkpoint is written, or the run ends: files that draw it are to be up to date.  The peak is
   // that of the device so far, in bytes.
   virtual void flush(size_t /*peak*/) {}
@@ -88,6 +101,9 @@ class RunListeners final : public RunListener {
   void step(const StepNumbers& n) override { tell(&RunListener::step, n); }
   void evaluated(const EvaluationNumbers& n) override { tell(&RunListener::evaluated, n); }
   void corrected(const CorrectedTime& t) override { tell(&RunListener::corrected, t); }
+  void ranks(int64_t done, const std::vector<RankNumbers>& all) override {
+    tell(&RunListener::ranks, done, all);
+  }
   void flush(size_t peak) override { tell(&RunListener::flush, peak); }
   void finished() override { tell(&RunListener::finished); }
   void stopped(int64_t step) override { tell(&RunListener::stopped, step); }

@@ -122,6 +122,22 @@ void RunLog::corrected(const CorrectedTime& t) {
               {"corrected_step_ms", t.corrected * 1e3}});
 }
 
+void RunLog::ranks(int64_t steps_done, const std::vector<RankNumbers>& all) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const RankNumbers& n : all) {
+    list.push_back({{"rank", n.rank},
+                    {"peak_bytes", n.peak},
+                    {"foretold_peak_bytes", n.foretold_peak},
+                    {"host_peak_bytes", n.host_peak},
+                    {"foretold_host_peak_bytes", n.foretold_host_peak},
+                    {"sent_bytes", n.sent},
+                    {"foretold_sent_bytes", n.foretold_sent},
+                    {"exchange_seconds", n.exchange_seconds},
+                    {"exposed_seconds", n.exposed_seconds}});
+  }
+  write_line({{"step", steps_done}, {"ranks", std::move(list)}});
+}
+
 void RunLog::write_line(const nlohmann::json& object) {
   std::error_code none;
   const uintmax_t whole = std::filesystem::file_size(path_, none);

@@ -1,8 +1,9 @@
 #pragma once
 
 // A run's log: one JSON object per line.  The first has the format's version and the configuration;
-// after it comes one for each step and one for each evaluation, and one for the correction of the
-// foretold time of a step.
+// after it comes one for each step and one for each evaluation, one for the correction of the
+// foretold time of a step, and, with ranks, one of their numbers with each checkpoint and at the
+// end.
 
 #include <cstdint>
 #include <fstream>
@@ -36,6 +37,7 @@ class RunLog final : public RunListener {
   void step(const StepNumbers&) override;
   void evaluated(const EvaluationNumbers&) override;
   void corrected(const CorrectedTime&) override;
+  void ranks(int64_t steps_done, const std::vector<RankNumbers>&) override;
 
  private:
   void write_line(const nlohmann::json& object);

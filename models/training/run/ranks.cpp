@@ -161,4 +161,25 @@ void compare_plans(const RunSetup& run) {
   if (run.ranks) compare(run, plan_of(run));
 }
 
+void tell_ranks(const RunSetup& run, int64_t steps_done) {
+  if (!run.ranks) return;
+  const ExchangeForetold& of_step = *run.planned.exchange;
+  const auto steps = static_cast<size_t>(steps_done - run.first_step);
+  const RankNumbers own{.rank = run.ranks->rank(),
+                        .peak = run.stream->memory().peak,
+                        .foretold_peak = run.planned.foretold.memory.peak,
+                        .host_peak = run.trainer->host_memory().peak,
+                        .foretold_host_peak = run.planned.foretold.host.peak,
+                        .sent = run.ranks->sent(),
+                        .foretold_sent = steps * of_step.sent_bytes,
+                        .exchange_seconds = run.ranks->seconds(),
+                        .exposed_seconds = static_cast<double>(steps) * of_step.exposed_seconds};
+  std::vector<RankNumbers> all;
+  for (const std::string& theirs :
+       run.ranks->gather("numbers", {reinterpret_cast<const char*>(&own), sizeof own})) {
+    theirs.copy(reinterpret_cast<char*>(&all.emplace_back()), sizeof own);
+  }
+  run.listeners->ranks(steps_done, all);
+}
+
 }  // namespace spool

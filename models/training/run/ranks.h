@@ -2,6 +2,7 @@
 
 // What the ranks of a run agree on before its first step: rank 0 plans, and the others take its
 // plan and rehearse it; then all compare what would make them differ, or wait for one another.
+// Later rank 0 tells what each of them took.
 
 #include <optional>
 
@@ -24,5 +25,8 @@ void take_plan(RunSetup&);
 // ranks.  Before and after one of them has planned.
 void compare_settings(const RunSetup&);
 void compare_plans(const RunSetup&);
+
+// With ranks, tells what each has taken and sent; all of them call it between steps.
+void tell_ranks(const RunSetup&, int64_t steps_done);
 
 }  // namespace spool
