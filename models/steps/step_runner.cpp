@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/exchange/same_parameters.h"
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_checkpoint.h"
 #include "spool/models/steps/step_executor.h"
@@ -84,6 +85,7 @@ MemoryStats StepRunner::host_memory() const { return executor_->host_memory(); }
 MemoryStats StepRunner::disk() const { return executor_->disk(); }
 
 bool StepRunner::share_state(const std::function<void()>& work) {
+  check_same_parameters(model_->parameters());
   if (executor_->exchange()) return executor_->exchange()->share_state(optimizer(), work);
   work();
   return true;

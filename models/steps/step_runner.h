@@ -100,7 +100,8 @@ class StepRunner {
 
   // With ranks, calls work() on rank 0 alone, which may read the optimizer's state meanwhile, as
   // the others answer for theirs; without, just calls it.  Returns whether it was done; if it
-  // throws, that is false on the others.  Between steps.
+  // throws, that is false on the others.  Between steps.  Throws Error (device) if the parameters
+  // of one are not those of the others.
   bool share_state(const std::function<void()>& work);
 
   // Host memory and disk in use; nothing where everything is kept on the device.

@@ -2,6 +2,7 @@
 
 #include "spool/models/inference/evaluation_plan.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/steps/exchange/same_parameters.h"
 #include "spool/models/training/trainer.h"
 
 namespace spool {
@@ -16,6 +17,7 @@ MemoryStats rehearse_others(const TrainingConfig& config, const Plan& step, cons
     Trainer trainer(config, {.step = state}, stream);
     trainer.initialise();
     trainer.evaluator().rehearse_mean_loss();
+    check_same_parameters(trainer.model().parameters());
     if (sample.drawn == 0) return;
     Generator(trainer.model(), stream, sample.prompt + sample.drawn)
         .rehearse(sample.prompt, sample.drawn);

@@ -1,9 +1,10 @@
 // runs: threads
-// A StepRunner on ranks saves the files of one rank, byte for byte, and resumes on any number of
-// them.
+// A StepRunner on ranks saves the files of one rank, byte for byte, or nothing if its ranks differ,
+// and resumes on any number of them.
 
 #include "spool/models/steps/step_runner.h"
 #include "spool/runtime/cpu/bf16_products.h"
+#include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/ranks/run_ranks.h"
 #include "tests/models/steps/transformer_testing.h"
@@ -67,6 +68,32 @@ TEST(RanksOfAStepRunner, ResumeOnAnotherNumber) {
   train(2, 3, parts);
   train(1, 4, parts);
   expect_same(folder.path() / "whole", parts);
+}
+
+TEST(RanksOfAStepRunner, SaveNothingOfParametersThatDiffer) {
+  const TemporaryDirectory folder;
+  const fs::path run = folder.path() / "run";
+  const auto train_and_save = [&](const std::shared_ptr<Communicator>& own) {
+    Machine machine = cpu_machine();
+    machine.architecture = this_processor(/*threads=*/1);
+    StepRunner runner(describe(sizes, {.accumulate = micro_batches, .ranks = 4}), {},
+                      {.threads = 1, .machine = machine, .ranks = own});
+    runner.step(/*learning_rate=*/0.01, /*targets=*/1,
+                [&](int64_t micro) { runner.model<Transformer>().upload(micro); });
+    Parameter& last = *runner.model().parameters().all().back();
+    std::vector<float> values = read<float>(last.data);
+    if (own->rank() == 2) values.back() += 1e-6F;
+    write<float>(last.data, values);
+    runner.save(run.string());
+  };
+  const std::string name = [] {
+    CpuStream stream(size_t{64} << 20, 1);
+    Transformer model(sizes, stream);
+    return std::string(model.parameters().all().back()->name);
+  }();
+  expect_error(ErrorKind::device, {"rank 2 has other values", name, "than rank 0", "nothing"},
+               [&] { run_ranks(4, train_and_save); });
+  EXPECT_FALSE(fs::exists(run));
 }
 
 }  // namespace
