@@ -1,0 +1,94 @@
+#include "spool/runtime/ranks/measure_link.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/trace.h"
+
+namespace spool {
+namespace {
+
+// An exchange of each rank with all others, who share the bytes.
+class AllToAll {
+ public:
+  AllToAll(Communicator& ranks, size_t bytes) : ranks_(ranks), given_(bytes), taken_(bytes) {
+    const size_t each = bytes / static_cast<size_t>(ranks.size() - 1);
+    size_t begin = 0;
+    for (int peer = 0; peer < ranks.size(); ++peer) {
+      if (peer == ranks.rank()) continue;
+      out_.push_back({peer, given_.data() + begin, each});
+      in_.push_back({peer, taken_.data() + begin, each});
+      begin += each;
+    }
+  }
+
+  // Of one of so many exchanges, one after another, on the slowest rank.
+  double seconds(int count) {
+    ranks_.gather("link", "");  // all begin at once
+    const double begin = host_clock();
+    for (int i = 0; i < count; ++i) ranks_.move_now("link", out_, in_);
+    return slowest((host_clock() - begin) / count);
+  }
+
+ private:
+  double slowest(double own) {
+    double most = own;
+    std::string text(sizeof own, '\0');
+    std::memcpy(text.data(), &own, sizeof own);
+    for (const std::string& other : ranks_.gather("link", text)) {
+      double seconds = 0;
+      std::memcpy(&seconds, other.data(), sizeof seconds);
+      most = std::max(most, seconds);
+    }
+    return most;
+  }
+
+  Communicator& ranks_;
+  std::vector<std::byte> given_, taken_;
+  Messages out_, in_;
+};
+
+// The least time, when so many repeats in a row did not lower it, or time is up.  All ranks know
+// the same times, and so repeat as often.
+double least_seconds(Communicator& ranks, size_t bytes) {
+  constexpr size_t small = size_t{64} << 10;
+  constexpr int repeats_that_stand = 5;
+  constexpr double max_seconds = 0.1;
+  const int count = bytes <= small ? 16 : 1;  // a clock, and who begins last, count for little
+  AllToAll exchange(ranks, bytes);
+  double least = exchange.seconds(count), sum = count * least;
+  least = exchange.seconds(count);  // the first one warmed up
+  for (int stood = 0; stood < repeats_that_stand && sum < max_seconds; ++stood) {
+    const double seconds = exchange.seconds(count);
+    sum += count * seconds;
+    if (seconds < least) stood = -1;
+    least = std::min(least, seconds);
+  }
+  return least;
+}
+
+}  // namespace
+
+Link fit_link(const std::array<double, 3>& seconds) {
+  const auto largest = static_cast<double>(measured_bytes.back());
+  double weighted = 0, weights = 0;
+  for (size_t i = 0; i + 1 < seconds.size(); ++i) {
+    const double part = static_cast<double>(measured_bytes[i]) / largest;
+    const double of_latency = (1 - part) / seconds[i];
+    weighted += of_latency * (1 - part * seconds.back() / seconds[i]);
+    weights += of_latency * of_latency;
+  }
+  constexpr double least = 1e-9, most = 0.9;
+  const double latency = std::clamp(weighted / weights, least, most * seconds.back());
+  return {.seconds = latency, .bytes_per_second = largest / (seconds.back() - latency)};
+}
+
+Link measure_link(Communicator& ranks) {
+  check(ranks.size() > 1, "a link is between two ranks or more");
+  std::array<double, measured_bytes.size()> seconds{};
+  for (size_t i = 0; i < seconds.size(); ++i) seconds[i] = least_seconds(ranks, measured_bytes[i]);
+  return fit_link(seconds);
+}
+
+}  // namespace spool
