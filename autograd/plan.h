@@ -74,6 +74,7 @@ struct Plan {
   std::vector<Region> regions = {};  // by rising first node; an outer one before those in it
   OptimizerState optimizer_state = OptimizerState::device;
   size_t state_bytes_on_device = 0;  // upper bound, of streamed state
+  int buckets_in_flight = 0;         // of gradients that ranks exchange beside backward; 0: 2
   // The fingerprint of the plan's tape after each node (see fingerprint.h); empty: any tape.
   IdTable<NodeId, uint64_t> fingerprints = {};
   bool operator==(const Plan&) const = default;

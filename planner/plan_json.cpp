@@ -229,9 +229,9 @@ json to_json(const PlannedFor& p) {
           {"peak_bytes", p.peak}};
 }
 
-void expect_version_three(const JsonField& field, int version) {
-  field.expect(version > 2, "a plan of version ", version, " cannot have this; write ",
-               "\"spool_plan\": 3 in its file");
+void expect_version(int oldest, const JsonField& field, int version) {
+  field.expect(version >= oldest, "a plan of version ", version, " cannot have this; write ",
+               "\"spool_plan\": ", oldest, " in its file");
 }
 
 void read_plan_field(StoredPlan& stored, const JsonField& field, int version) {
@@ -250,10 +250,13 @@ void read_plan_field(StoredPlan& stored, const JsonField& field, int version) {
   } else if (key == "tape_fingerprints") {
     read_fingerprints(plan, field);
   } else if (key == "state_bytes_on_device") {
-    expect_version_three(field, version);
+    expect_version(3, field, version);
     plan.state_bytes_on_device = field.integer<size_t>(0, max_stored_bytes);
+  } else if (key == "buckets_in_flight") {
+    expect_version(4, field, version);
+    plan.buckets_in_flight = field.integer<int>(2, 1000);
   } else if (key == "made_for") {
-    expect_version_three(field, version);
+    expect_version(3, field, version);
     stored.made_for = read_planned_for(field);
   } else {
     check_file(key == "spool_plan", field.file(), "a plan has no field ", excerpt(key));
@@ -269,6 +272,7 @@ int read_version(const JsonField& root) {
 }
 
 int oldest_version(const StoredPlan& stored) {
+  if (stored.plan.buckets_in_flight > 0) return 4;
   if (stored.made_for || stored.plan.state_bytes_on_device > 0) return 3;
   return std::ranges::all_of(stored.plan.regions, is_plain) ? 1 : 2;
 }
@@ -291,6 +295,7 @@ json to_json(const StoredPlan& stored) {
     j["optimizer_state"] = name(plan.optimizer_state);
   }
   if (plan.state_bytes_on_device > 0) j["state_bytes_on_device"] = plan.state_bytes_on_device;
+  if (plan.buckets_in_flight > 0) j["buckets_in_flight"] = plan.buckets_in_flight;
   if (stored.made_for) j["made_for"] = to_json(*stored.made_for);
   for (const uint64_t f : plan.fingerprints) j["tape_fingerprints"].push_back(to_hex(f));
   return j;

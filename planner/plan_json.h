@@ -3,7 +3,8 @@
 // The JSON format of a plan, for people and programs to read:
 //
 //   {
-//     "spool_plan": 3,
+//     "spool_plan": 4,
+//     "buckets_in_flight": 3,
 //     "chunks": {"8":[13],"nodes":14},
 //     "made_for": {"budget_bytes":943718400,"loss_rows":512,"machine":"h200","mlp_rows":0,
 //                  "peak_bytes":943001600},
@@ -20,6 +21,7 @@
 // An omitted field is as in StoredPlan{}; "made_for" has all of its fields.  Equal plans have equal
 // JSON.
 //
+// Version 3 is version 4 without "buckets_in_flight", which the plan of a run on several ranks has.
 // Version 2 is version 3 without "made_for" and "state_bytes_on_device", version 1 is version 2
 // without regions in chunks.  A plan is written as the oldest version that can hold it.
 
@@ -35,7 +37,7 @@ namespace spool {
 
 class JsonField;
 
-inline constexpr int newest_plan_version = 3;
+inline constexpr int newest_plan_version = 4;
 // Maximum number of nodes, and of values: a hundred times what gpt2-1558m has.
 inline constexpr int64_t max_plan_length = 50'000;
 

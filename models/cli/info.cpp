@@ -249,6 +249,7 @@ FileDescription describe_plan(const fs::path& path) {
       std::ranges::count_if(plan.regions, [](const Region& r) { return r.chunks > 1; }));
   say("regions", fmt::format("{}, {} of them in chunks", plan.regions.size(), in_chunks));
   say("optimizer state", name(plan.optimizer_state));
+  if (const int n = plan.buckets_in_flight) say("buckets in flight", std::to_string(n));
   if (!plan.fingerprints.empty()) {
     say("tape", fmt::format("{} nodes, fingerprint {:016x}", plan.fingerprints.size(),
                             plan.fingerprints.back()));

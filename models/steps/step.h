@@ -39,7 +39,6 @@ struct StepPlans {
   size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
   std::string spill_directory = {};
   std::optional<Layout> layout = {};  // of a step's memory (step_rehearsal.h); none: best fit
-  int buckets_in_flight = 2;          // of gradients that ranks exchange beside backward
 };
 
 // One step.

@@ -8,6 +8,7 @@
 
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/sum_ranks.h"
+#include "spool/models/steps/exchange/buckets_choice.h"
 
 namespace spool {
 namespace {
@@ -29,7 +30,7 @@ std::unique_ptr<GradientExchange> make_exchange(StepModel& model, const StepConf
   check(0 <= config.zero && config.zero <= GradientExchange::max_stage, "there is no stage ",
         config.zero, " of ZeRO here, but 0, 1 and 2");
   return std::make_unique<GradientExchange>(model.parameters().trainable(), stream, config.zero,
-                                            plans.buckets_in_flight);
+                                            buckets_in_flight(plans.step));
 }
 
 OptimizerMemory optimizer_memory(const Plan& plan, GradientExchange* exchange,

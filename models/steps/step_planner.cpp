@@ -4,6 +4,7 @@
 #include <map>
 
 #include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/exchange/buckets_choice.h"
 #include "spool/models/steps/parts_choice.h"
 #include "spool/models/steps/refusal.h"
 #include "spool/planner/machines/machine.h"
@@ -45,22 +46,6 @@ OtherPeak other_peak_of(const RunSteps& run) {
 
 }  // namespace
 
-SearchedStep searched_step(const StepDescription& step, const Machine& machine,
-                           OtherPeak other_peak) {
-  const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
-  if (!other_peak) other_peak = [](const Plan&) { return size_t{0}; };
-  return {.machine = machine,
-          .micro_batches = step.config.micro_batches_of_rank(),
-          .rehearse =
-              [distinct, machine](const Plan& plan, const std::optional<Layout>& layout,
-                                  const RehearsalOptions& asked) {
-                return rehearse_step(distinct, {.step = plan, .layout = layout}, machine, asked);
-              },
-          .rehearse_tape =
-              [step, machine](const Plan& plan) { return rehearse_tape(step, plan, machine); },
-          .other_peak = std::move(other_peak)};
-}
-
 // The searches of a run, each begun when it is first asked.
 struct StepPlanner::Searches {
   const RunSteps& run;
@@ -84,13 +69,14 @@ struct StepPlanner::Searches {
         request(asked_for),
         parts(of_parts),
         chooses_parts(is_free(asked_for, of_parts)),
-        bare(searched_step(r.step, machine, other_peak_of(r))),
+        bare(searched_step(r.step, machine, other_peak_of(r), request.buckets_in_flight)),
         given_parts(chooses_parts ? parts.smallest() : spool::given_parts(asked_for, parts)),
         step(with_parts(bare, given_parts)),
         levers(levers_of(r.step, asked_for, machine)),
         chooses_chunks(!levers.loss_rows || levers.regions),
         is_nominal(has_nominal_clock(machine)),
-        nominal(searched_step(r.step, nominal_machine(machine), other_peak_of(r))),
+        nominal(searched_step(r.step, nominal_machine(machine), other_peak_of(r),
+                              request.buckets_in_flight)),
         chunks(machine, chooses_chunks,
                [this](const Machine& other) { return search_on(other, given_parts); }),
         chunks_in_faster_parts(machine, chooses_chunks, [this](const Machine& other) {
@@ -103,7 +89,8 @@ struct StepPlanner::Searches {
     const bool has_own_peak = !run.smaller || threads_of(machine) == threads_of(step.machine);
     OtherPeak other_peak = has_own_peak ? OtherPeak(step.other_peak)
                                         : other_peak_of(run.smaller(run.batch, run.seq, machine));
-    const SearchedStep other = searched_step(run.step, machine, std::move(other_peak));
+    const SearchedStep other =
+        searched_step(run.step, machine, std::move(other_peak), request.buckets_in_flight);
     return std::make_unique<Search>(with_parts(other, in_parts),
                                     levers_of(run.step, request, machine));
   }
@@ -274,9 +261,11 @@ double StepPlanner::slowed_by_chunks(const PlannedSteps& planned, size_t limit) 
 }
 
 StepPlans StepPlanner::plans_by(const Plan& plan) const {
-  return {.step = plan,
-          .graph = request_.steps.graph,
-          .spill_directory = request_.steps.spill_directory};
+  StepPlans plans{.step = plan,
+                  .graph = request_.steps.graph,
+                  .spill_directory = request_.steps.spill_directory};
+  if (const int n = request_.steps.buckets_in_flight) plans.step.buckets_in_flight = n;
+  return plans;
 }
 
 // Fills in what is foretold of the plans.
@@ -324,7 +313,22 @@ PlannedSteps StepPlanner::found(SearchResult result, size_t limit) const {
   return foretold(std::move(planned));
 }
 
+void StepPlanner::exchange_at_a_time(int buckets) {
+  if (buckets != request_.steps.buckets_in_flight) searches_.reset();
+  request_.steps.buckets_in_flight = buckets;
+}
+
 PlannedSteps StepPlanner::plan() {
+  PlannedSteps planned = plan_buckets(run_, request_, machine_, [this](int buckets) {
+    exchange_at_a_time(buckets);
+    return plan_all_else();
+  });
+  exchange_at_a_time(planned.plans.step.buckets_in_flight);
+  planned.refusal = refuse(planned, run_, request_, machine_);
+  return planned;
+}
+
+PlannedSteps StepPlanner::plan_all_else() {
   const size_t budget = request_.steps.budget, limit = budget ? budget : request_.steps.free;
   const bool may_choose = request_.steps.choices().any();
   PlannedSteps planned;
@@ -343,7 +347,6 @@ PlannedSteps StepPlanner::plan() {
   planned.program_bytes = request_.program_bytes;
   if (budget) planned.budget = budget;
   planned.limit = planned.search ? limit : planned.budget;
-  planned.refusal = refuse(planned, run_, request_, machine_);
   return planned;
 }
 
@@ -384,17 +387,6 @@ std::vector<PolicyPoint> StepPlanner::policies() {
                       .seconds = found.seconds});
   }
   return points;
-}
-
-PlannedSteps plan_steps(const StepDescription& step, const StepRequest& request,
-                        const Machine& machine) {
-  check(!request.policy || !request.plan,
-        "steps were given both a policy and a plan; give one of them, or neither and a budget");
-  const RunRequest steps_alone{.steps = request,
-                               .capacity = request.budget ? MetaStream::unlimited : request.free};
-  PlannedSteps planned = StepPlanner({.step = step}, steps_alone, machine).plan();
-  if (planned.refusal) throw Error(*planned.refusal);
-  return planned;
 }
 
 }  // namespace spool

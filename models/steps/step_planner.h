@@ -16,10 +16,6 @@
 
 namespace spool {
 
-// The smallest peak of a run's other work in bytes of the device; see SearchedStep::other_peak.
-using OtherPeak = std::function<size_t(const Plan&)>;
-SearchedStep searched_step(const StepDescription&, const Machine&, OtherPeak = {});
-
 // A plan that treats all layers alike by a simple rule, as people set it by hand, and its costs.
 struct PolicyPoint {
   std::string name = {};  // "recompute norms,gelu"
@@ -73,6 +69,8 @@ class StepPlanner {
   double slowed_by_chunks(const PlannedSteps&, size_t limit);
   StepPlans plans_by(const Plan&) const;
   PlannedSteps as_given() const;
+  PlannedSteps plan_all_else();
+  void exchange_at_a_time(int buckets);
   PlannedSteps found(SearchResult, size_t limit) const;
   PlannedSteps foretold(PlannedSteps) const;
 

@@ -96,6 +96,25 @@ Report foretell_step(const StepDescription& step, const StepPlans& plans, const 
   return report;
 }
 
+SearchedStep searched_step(const StepDescription& step, const Machine& machine,
+                           OtherPeak other_peak, int buckets_in_flight) {
+  const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
+  if (!other_peak) other_peak = [](const Plan&) { return size_t{0}; };
+  return {.machine = machine,
+          .micro_batches = step.config.micro_batches_of_rank(),
+          .rehearse =
+              [distinct, machine, buckets_in_flight](const Plan& plan,
+                                                     const std::optional<Layout>& layout,
+                                                     const RehearsalOptions& asked) {
+                StepPlans plans{.step = plan, .layout = layout};
+                if (buckets_in_flight > 0) plans.step.buckets_in_flight = buckets_in_flight;
+                return rehearse_step(distinct, plans, machine, asked);
+              },
+          .rehearse_tape =
+              [step, machine](const Plan& plan) { return rehearse_tape(step, plan, machine); },
+          .other_peak = std::move(other_peak)};
+}
+
 Plan plan_step(const StepDescription& step, const Policy& policy, const Machine& machine) {
   return plan_from_policy(policy, machine,
                           [&](const Plan& plan) { return rehearse_tape(step, plan, machine); });

@@ -8,6 +8,7 @@
 #include "spool/models/steps/step.h"
 #include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/planner/search/searched_step.h"
 
 namespace spool {
 
@@ -32,6 +33,12 @@ RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Mach
 // the middle one.  The report can be asked for what is live at the peak.
 Report foretell_step(const StepDescription&, const StepPlans&, const Machine&,
                      const RehearsalOptions& = {});
+
+// The smallest peak of a run's other work in bytes of the device; see SearchedStep::other_peak.
+using OtherPeak = std::function<size_t(const Plan&)>;
+// The step for a search.  Of buckets in flight, 0: as each plan says.
+SearchedStep searched_step(const StepDescription&, const Machine&, OtherPeak = {},
+                           int buckets_in_flight = 0);
 
 // The lifetime of each allocation in a step of at most `distinct_micro_batches` micro-batches.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);

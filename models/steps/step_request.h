@@ -45,6 +45,9 @@ struct StepRequest {
   size_t budget = 0;  // bytes of the device; 0: the foretold peak
   // Free bytes for steps without a budget: if the plan set by hand needs more, a search chooses.
   size_t free = MetaStream::unlimited;
+  // Of gradients that ranks exchange at a time; 0: those of the plan, or chosen with several ranks
+  // (exchange/buckets_choice.h).
+  int buckets_in_flight = 0;
   bool graph = true;                 // capture a step and replay it, where the device can
   std::string spill_directory = {};  // for what is offloaded to a disk
 

@@ -79,6 +79,7 @@ Machine corrected_machine(const Machine& machine, double factor,
 
 std::optional<FasterPlan> find_faster_plan(const PlannedRun& run, RunRequest request,
                                            const SampleLength& sample, const Machine& machine) {
+  request.steps.buckets_in_flight = run.plans.step.buckets_in_flight;
   request.steps.choose->loss_chunk = request.steps.choose->regions = false;
   const PlannedRun other = RunPlanner(run.config, request, sample, machine).plan_within(run.limit);
   const FasterPlan plans{

@@ -1,5 +1,6 @@
 #include "spool/models/training/planned_run.h"
 
+#include "spool/models/steps/exchange/buckets_choice.h"
 #include "spool/models/steps/exchange/row_pieces.h"
 #include "spool/models/steps/parts_choice.h"
 #include "spool/models/steps/step_rehearsal.h"
@@ -111,7 +112,7 @@ ExchangeForetold foretell_exchange(const PlannedRun& run, const Machine& machine
   foretold.ranks_of_machine = machine.mesh.ranks_of_machine;
   foretold.zero = config.zero;
   foretold.micro_batches = config.accumulate / config.ranks;
-  foretold.buckets_in_flight = run.plans.buckets_in_flight;
+  foretold.buckets_in_flight = buckets_in_flight(run.plans.step);
   foretold.bucket_bytes = bucket_bytes(config);
   return foretold;
 }
@@ -167,6 +168,7 @@ CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>
   request.is_of_use = [o, given](const Machine& machine) {
     RunRequest of_run = request_of(o, machine, given);
     of_run.compares = false;
+    of_run.steps.buckets_in_flight = fewest_buckets_in_flight;
     return may_fit(RunPlanner(o.training, of_run, SampleLength{}, machine).plan());
   };
   return request;

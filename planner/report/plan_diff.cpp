@@ -155,6 +155,9 @@ std::string difference(const Plan& a, const Plan& b, const Names& names) {
   write_regions(out, a, b, node_name);
   const std::string state = from_to(optimizer_state(a), optimizer_state(b));
   if (!state.empty()) out << "optimizer state: " << state << '\n';
+  const std::string buckets = from_to(std::to_string(std::max(a.buckets_in_flight, 2)),
+                                      std::to_string(std::max(b.buckets_in_flight, 2)));
+  if (!buckets.empty()) out << "buckets in flight: " << buckets << '\n';
   return out.str();
 }
 

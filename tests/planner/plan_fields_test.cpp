@@ -176,6 +176,14 @@ TEST_F(PlanFields, NamesAnImpossibleRun) {
   expect_refused(R"({"spool_plan": 3, "made_for": []})", "field made_for: [] is not a JSON object");
 }
 
+TEST_F(PlanFields, NamesImpossibleBucketsInFlight) {
+  for (const char* wrong : {"1", "-1", "1.5", "1001", "\"2\"", "null"}) {
+    expect_refused(sentence(R"({"spool_plan": 4, "buckets_in_flight": )", wrong, "}"),
+                   "field buckets_in_flight: ");
+  }
+  expect_refused(R"({"spool_plan": 3, "buckets_in_flight": 2})", "write \"spool_plan\": 4");
+}
+
 TEST_F(PlanFields, NamesAnImpossibleShareOfTheState) {
   for (const char* wrong : {"-1", "1.5", "\"1GiB\"", "9223372036854775808", "null"}) {
     expect_refused(sentence(R"({"spool_plan": 3, "optimizer_state": "streamed", )",

@@ -82,6 +82,7 @@ StoredPlan random_plan(uint64_t seed) {
   if (plan.optimizer_state == OptimizerState::streamed && below(random, 2)) {
     plan.state_bytes_on_device = size_t{random.next()} << below(random, 20);
   }
+  if (below(random, 4) == 0) plan.buckets_in_flight = 2 + below(random, 8);
   stored.made_for = random_run(random);
   if (below(random, 2)) return stored;
   for (int n = 0; n < nodes; ++n) {
@@ -92,6 +93,7 @@ StoredPlan random_plan(uint64_t seed) {
 
 int version_for(const StoredPlan& stored) {
   const auto in_chunks = [](const Region& r) { return r.chunks > 1; };
+  if (stored.plan.buckets_in_flight > 0) return 4;
   if (stored.made_for || stored.plan.state_bytes_on_device) return 3;
   return std::ranges::any_of(stored.plan.regions, in_chunks) ? 2 : 1;
 }

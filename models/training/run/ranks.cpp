@@ -69,8 +69,7 @@ json plan_of(const RunSetup& run) {
   const Report& foretold = run.planned.foretold;
   return {{"plan", to_json(StoredPlan{.plan = run.planned.plans.step})},
           {"foretold peak", foretold.memory.peak},
-          {"foretold peak of the host", foretold.host.peak},
-          {"buckets in flight", run.planned.plans.buckets_in_flight}};
+          {"foretold peak of the host", foretold.host.peak}};
 }
 
 // Values that are objects are compared member by member, so that the first difference is named.
