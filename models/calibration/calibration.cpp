@@ -3,11 +3,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "spool/models/calibration/measuring.h"
 #include "spool/planner/machines/device_identity.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/machines/matmul_table.h"
+#include "spool/runtime/ranks/run_ranks.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -37,7 +38,7 @@ void store_table(const DeviceTable& table, const CalibrationRequest& request, Ca
   try {
     DeviceTable whole = table;
     const DeviceTable stored = load_table(found.file, table.device);
-    for (const auto& [ranks, link] : stored.links) add_link(whole, ranks, link, Renewal::replace);
+    for (const auto& [ranks, link] : stored.links) add_link(whole, ranks, link, Renewal::keep);
     if (request.renewal != Renewal::replace) add_kernels(whole, stored.kernels, Renewal::keep);
     save_table(found.file, whole);
   } catch (const Error& error) {
@@ -52,38 +53,46 @@ class Calibrator {
       : request_(request), found_(found) {
     const auto probe = open_stream(request.device, Arena::granule, request.threads);
     found.machine = {.name = probe->description(), .architecture = probe->architecture()};
-    found.table.measured = describe(*probe);
+    found.table.measured = describe(*probe, ranks());
     found.products = use_tuned_products(*probe, request.products);
-    const DeviceIdentity device = identify(*probe, request.dtype, found.products);
+    found.machine.mesh.ranks = request.ranks;
+    if (request.own_rank) found.machine.mesh.rank = request.own_rank->rank();
+    if (!leads()) return;
+    const DeviceIdentity device = identify(*probe, request.dtype, found.products, ranks());
     if (!request.folder.empty()) found.file = table_file(request.folder, device);
     table_ = open_table(found.file, device, request);
   }
 
   void measure() {
-    if (!is_of_use()) {
-      found_.machine = known_machine();
-      return report();
+    if (!leads()) return measure_as_told(request_, found_.products, found_.machine);
+    found_.machine = known_machine();
+    if (is_of_use()) {
+      measure_rates();
+      measure_disk_rate();
+      measure_link_of_ranks();
+      measure_kernels_of_sample();
+      if (changed_) store_table(table_, request_, found_);
     }
-    measure_rates();
-    measure_disk_rate();
-    measure_kernels_of_sample();
-    if (changed_) store_table(table_, request_, found_);
+    end_measuring(request_);
     report();
   }
 
  private:
   // A sample to measure, unless the table has its kernels.
   struct Chosen {
-    const MeasurableWork& sample;
+    size_t sample = 0;
     WorkKernels kernels;
-    std::optional<Layout> layout = {};
-    bool is_known = false;
+    bool is_laid_out = false;
   };
+
+  int ranks() const { return request_.ranks > 1 ? request_.ranks : 0; }
+  bool leads() const { return ranks() == 0 || request_.own_rank->rank() == 0; }
+  std::string exchanged_by() const { return ranks() > 0 ? request_.own_rank->kind() : ""; }
 
   // Asks the request only if something would be measured.
   bool is_of_use() {
     if (request_.renewal != Renewal::keep) return true;
-    const bool has_rates = table_.rates && has_disk_rate();
+    const bool has_rates = table_.rates && has_disk_rate() && has_link();
     return (has_rates && !wanted_sample(known_machine())) || request_.is_of_use(known_machine());
   }
 
@@ -91,7 +100,14 @@ class Calibrator {
     Machine machine = table_.rates.value_or(Machine{});
     machine.name = found_.machine.name;
     machine.architecture = found_.machine.architecture;
+    give_ranks(machine);
     return machine;
+  }
+
+  void give_ranks(Machine& machine) const {
+    machine.mesh = nominal_machine(machine).mesh;
+    machine.mesh.ranks = request_.ranks;
+    use_measured_link(machine, table_.links, exchanged_by());
   }
 
   std::string disk_directory() const { return fs::absolute(request_.disk).lexically_normal(); }
@@ -100,12 +116,22 @@ class Calibrator {
     return request_.disk.empty() || table_.disks.contains(disk_directory());
   }
 
+  bool has_link() const {
+    return ranks() == 0 || table_.links.contains(link_key(known_machine(), exchanged_by()));
+  }
+
+  // All ranks measure it; the slowest of them counts.
+  DeviceTable measured(const Measuring& what) {
+    changed_ = true;
+    return measure_on_ranks(what, request_, found_.products, known_machine());
+  }
+
   // If this fails, a run continues without the times of its kernels.
   void measure_kernels_of_sample() {
     try {
       needed_ = distinct(rehearse_kernels(request_.work, found_.machine).launches);
-      if (std::optional<Chosen> chosen = wanted_sample(found_.machine)) {
-        measure_sample(std::move(*chosen));
+      if (const std::optional<Chosen> chosen = wanted_sample(found_.machine)) {
+        measure_sample(*chosen);
       }
     } catch (const Error& error) {
       if (request_.renewal != Renewal::keep) throw;
@@ -116,9 +142,7 @@ class Calibrator {
 
   void measure_rates() {
     if (!table_.rates || request_.renewal == Renewal::replace) {
-      table_.rates = measure_machine(request_.device, request_.dtype, request_.threads);
-      table_.rates->name.clear();
-      changed_ = true;
+      table_.rates = measured({.what = Measured::rates}).rates;
     }
     found_.machine = known_machine();
   }
@@ -127,10 +151,18 @@ class Calibrator {
     if (request_.disk.empty()) return;
     double& rate = table_.disks[disk_directory()];
     if (rate == 0 || request_.renewal == Renewal::replace) {
-      rate = measure_disk(request_.disk);
-      changed_ = true;
+      rate = measured({.what = Measured::disk}).disks.begin()->second;
     }
     found_.machine.disk_bytes_per_second = rate;
+  }
+
+  void measure_link_of_ranks() {
+    if (ranks() == 0 || (request_.renewal == Renewal::keep && has_link())) return;
+    const Links links = measured({.what = Measured::link}).links;
+    for (const auto& [key, link] : links) {
+      add_link(table_, key, link, request_.renewal);
+      request_.say(sentence("the link between ", in_words(key, link)));
+    }
   }
 
   bool is_wanted(const KernelTime& k) const {
@@ -144,26 +176,28 @@ class Calibrator {
 
   bool fits_on_host(const WorkKernels& kernels) const {
     const size_t shared = request_.device.type == DeviceType::cpu ? kernels.peak : 0;
-    return kernels.host_peak == 0 || kernels.host_peak + shared <= device_memory({DeviceType::cpu});
+    return kernels.host_peak == 0 ||
+           of_all_ranks(kernels.host_peak + shared) <= device_memory({DeviceType::cpu});
   }
 
-  double max_seconds() const {
-    constexpr double unlimited = std::numeric_limits<double>::infinity();
-    return request_.renewal == Renewal::keep ? request_.seconds : unlimited;
+  size_t of_all_ranks(size_t bytes) const {
+    return bytes * static_cast<size_t>(std::max(request_.ranks, 1));
   }
 
   // Lays the sample out if that is needed, or takes less.
   bool fits(Chosen& chosen, const Machine& rates) const {
     WorkKernels& kernels = chosen.kernels;
-    const size_t available = std::min(request_.free, device_memory(request_.device));
+    size_t available = std::min(request_.free, device_memory(request_.device));
+    if (request_.device.type == DeviceType::cpu) available /= of_all_ranks(1);
     const size_t limit = request_.memory ? std::min(request_.memory, available) : available;
     constexpr size_t saved = 2;  // a layout takes more than one half of what best fit takes
     constexpr double runs = 2;   // one to warm up
-    if (runs * kernels.seconds > max_seconds()) return false;
+    if (runs * kernels.seconds > max_seconds(request_)) return false;
     if (!fits_on_host(kernels) || kernels.peak / saved > limit) return false;
     if (kernels.peak > limit || request_.memory == 0) {
-      chosen.layout = chosen.sample.lay_out(rates);
-      kernels = rehearse_kernels(chosen.sample, rates, chosen.layout);
+      const MeasurableWork& sample = request_.samples[chosen.sample];
+      kernels = rehearse_kernels(sample, rates, sample.lay_out(rates));
+      chosen.is_laid_out = true;
     }
     return kernels.peak <= limit;
   }
@@ -171,45 +205,32 @@ class Calibrator {
   // The first sample that fits; nothing if the table has its kernels, or those of one before it.
   // It is chosen by the rates alone, which do not change, so that a second start chooses it, too.
   std::optional<Chosen> wanted_sample(const Machine& rates) const {
-    for (const MeasurableWork& sample : request_.samples) {
-      Chosen chosen{.sample = sample, .kernels = rehearse_kernels(sample, rates)};
+    for (size_t i = 0; i < request_.samples.size(); ++i) {
+      Chosen chosen{.sample = i, .kernels = rehearse_kernels(request_.samples[i], rates)};
       if (is_known(chosen.kernels)) return {};
       if (fits(chosen, rates)) return chosen;
     }
     return {};
   }
 
-  void measure_sample(Chosen chosen) {
+  void measure_sample(const Chosen& chosen) {
     constexpr double long_time = 2;  // seconds of a run
     if (chosen.kernels.seconds > long_time) {
       request_.say("measuring the kernels of a step, which takes a few steps' time");
     }
-    const auto stream = open_stream(request_.device, chosen.kernels.peak, request_.threads);
-    use_matmul_algorithms(*stream, found_.products);
-    MeasuredKernels measured = measure_kernels(
-        chosen.sample, std::move(chosen.layout), std::move(chosen.kernels), *stream,
-        {.seconds = max_seconds(),
-         .late = [&](int runs, double seconds) { say_it_ended_early(runs, seconds); }});
-    table_.event_seconds = measured.event_seconds;
-    std::vector<KernelTime> times = distinct(std::move(measured.launches));
-    std::erase_if(times, [&](const KernelTime& k) { return !is_wanted(k); });
-    add_kernels(table_, times, request_.renewal);
-    found_.measured = times.size();
-    changed_ = true;
-  }
-
-  void say_it_ended_early(int runs, double seconds) {
-    request_.say(fmt::format(
-        "measuring ended after {} step{}, in {}: what is measured of a busy machine can "
-        "be too long, and spool calibrate measures again",
-        runs, runs == 1 ? "" : "s", format_seconds(seconds)));
+    DeviceTable all = measured(
+        {.what = Measured::kernels, .sample = chosen.sample, .is_laid_out = chosen.is_laid_out});
+    table_.event_seconds = all.event_seconds;
+    std::erase_if(all.kernels, [&](const KernelTime& k) { return !is_wanted(k); });
+    add_kernels(table_, all.kernels, request_.renewal);
+    found_.measured = all.kernels.size();
   }
 
   void report() {
     table_.measured = std::move(found_.table.measured);
     found_.table = table_;
     found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
-    found_.machine.mesh = nominal_machine(found_.machine).mesh;
+    give_ranks(found_.machine);
     for (KernelTime& k : needed_) {
       const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);
       k.seconds = seconds ? *seconds : kernel_seconds(found_.machine, k.name.c_str(), k.cost);
@@ -224,9 +245,22 @@ class Calibrator {
   bool changed_ = false;
 };
 
+Calibration calibrate_by_threads(const CalibrationRequest& request) {
+  Calibration of_first;
+  run_ranks(request.ranks, [&](const std::shared_ptr<Communicator>& own) {
+    CalibrationRequest of_rank = request;
+    of_rank.own_rank = own;
+    if (own->rank() > 0) of_rank.say = [](const std::string&) {};
+    Calibration found = calibrate(of_rank);
+    if (own->rank() == 0) of_first = std::move(found);
+  });
+  return of_first;
+}
+
 }  // namespace
 
 Calibration calibrate(const CalibrationRequest& request) {
+  if (request.ranks > 1 && !request.own_rank) return calibrate_by_threads(request);
   const double start = host_clock();
   Calibration found;
   Calibrator(request, found).measure();

@@ -2,6 +2,8 @@
 
 // Gives rehearsals the clock of a device: its rates, and the seconds of the kernels of some work,
 // from the table in the user's cache (planner/machines/), after measuring what the table lacks.
+// Ranks that compute on a machine at once measure at once, too, and the link between them: so many
+// ranks have a table of their own.
 
 #include <filesystem>
 #include <functional>
@@ -12,12 +14,17 @@
 #include "spool/kernels/matmul_algorithms.h"
 #include "spool/models/calibration/work_kernels.h"
 #include "spool/planner/machines/device_table.h"
+#include "spool/runtime/ranks/communicator.h"
 
 namespace spool {
 
 struct CalibrationRequest {
   Device device = {};
-  int threads = 0;           // of a cpu; 0: one per usable core
+  int threads = 0;  // of a cpu; 0: one per usable core
+  // Ranks that compute on this machine at once, of which this is one; 0: one stream alone.  With
+  // more than one, but without their communicator, they are threads that are started to measure.
+  int ranks = 0;
+  std::shared_ptr<Communicator> own_rank = {};
   DType dtype = DType::f32;  // of products
   // Maximum device bytes for measuring; 0: what the sample, laid out, takes, as far as the device
   // has it free.
@@ -42,6 +49,7 @@ struct CalibrationRequest {
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };
 
+// On other ranks than the first: what the machine is, and the table for products.
 struct Calibration {
   Machine machine = {};
   // The kernels of the work, without repetitions: measured, or foretold by the machine's rates,
@@ -54,6 +62,7 @@ struct Calibration {
   double seconds = 0;               // duration of the measurements
 };
 
+// With ranks all of them call it at the same place of their programs, with the same work.
 Calibration calibrate(const CalibrationRequest&);
 
 }  // namespace spool

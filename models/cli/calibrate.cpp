@@ -8,6 +8,7 @@
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/models/training/planned_run.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/units.h"
@@ -63,6 +64,7 @@ int calibrate_and_print(const CLI::App& command, const CalibrateFlags& flags) {
   if (!flags.save.empty()) check_table_file(flags.save);
   RunOptions options = options_of(command);
   options.device = device_of(options.device_name);
+  give_part_of_machine(options);
   options.training.validate();
   CalibrationRequest request = calibration_of(options);
   request.renewal = flags.afresh ? Renewal::replace : Renewal::lower;
@@ -85,6 +87,11 @@ int calibrate_and_print(const CLI::App& command, const CalibrateFlags& flags) {
 std::function<int()> add_calibrate(CLI::App& app) {
   using namespace settings;
   add_settings(app, {&model_table, &step_table, &machine_table});
+  add_setting(app, run_setting("ranks"))
+      ->description(
+          "Number of ranks that measure at once, as threads of this program: of each kernel the "
+          "slowest counts, and the link between them is measured, too.  By default one stream "
+          "alone");
   app.get_option("--memory")
       ->description(
           "Memory that the measured step may take, such as 2GiB; by default what it needs");

@@ -84,8 +84,7 @@ Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLe
   std::optional<SplitChoice> split = choose_split(o, sample);
   choosing.reset();
   const CommandWork work("measuring kernels");
-  Machine machine = calibrate(calibration_of(o, given)).machine;
-  if (o.training.ranks > 0) machine.mesh = mesh_of_threads(o.training.ranks, /*rank=*/0, machine);
+  const Machine machine = calibrate(calibration_of(o, given)).machine;
   return {machine, request_of(o, machine, given), std::move(split)};
 }
 

@@ -164,6 +164,7 @@ CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>
                           .spill_directory = o.spill_directory};
   CalibrationRequest request =
       calibration_of(describe_step(o.training), steps, o.device, o.threads);
+  request.ranks = o.training.ranks;
   add_samples(request, o.training, steps);
   request.is_of_use = [o, given](const Machine& machine) {
     RunRequest of_run = request_of(o, machine, given);

@@ -42,12 +42,14 @@ std::filesystem::path folder_in(const char* variable) {
 
 }  // namespace
 
-DeviceIdentity identify(const Stream& stream, DType of_products, const MatmulAlgorithms& tuned) {
+DeviceIdentity identify(const Stream& stream, DType of_products, const MatmulAlgorithms& tuned,
+                        int ranks) {
   DeviceIdentity device{{"build", build()},
                         {"device", name(stream.device().type)},
                         {"libraries", library_versions(stream.device().type)},
                         {"products", name(of_products)}};
   if (!tuned.places.empty()) device["algorithms"] = hash_of(tuned);
+  if (ranks > 1) device["ranks"] = std::to_string(ranks);
   if (stream.device().type == DeviceType::cpu) {
     const auto& cpu = static_cast<const CpuStream&>(stream);
     const bool emulated = cpu.tile_unit() == TileUnit::emulated;

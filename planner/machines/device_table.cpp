@@ -121,7 +121,9 @@ std::string format_kernel(const KernelTime& k) {
                   ",\"seconds\":", json(k.seconds), "}");
 }
 
-std::string format_table(const DeviceTable& table) {
+}  // namespace
+
+std::string to_text(const DeviceTable& table) {
   std::string text =
       sentence("{\n  \"spool_kernels\": ", table_version, ",\n  \"device\": ", json(table.device));
   if (table.rates) {
@@ -143,6 +145,8 @@ std::string format_table(const DeviceTable& table) {
   }
   return text + "\n  ]\n}\n";
 }
+
+namespace {
 
 // Of the device, or of any if it is null.
 DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity* device) {
@@ -197,6 +201,31 @@ void add_link(DeviceTable& table, const LinkKey& key, const Link& link, Renewal 
       lowers ? std::max(kept.bytes_per_second, link.bytes_per_second) : link.bytes_per_second;
 }
 
+void take_slowest(DeviceTable& table, const DeviceTable& other) {
+  const auto differ = [](bool same) { check(same, "ranks measured different things"); };
+  differ(table.rates.has_value() == other.rates.has_value() &&
+         table.kernels.size() == other.kernels.size());
+  if (table.rates) {
+    std::map<std::string_view, double> theirs;
+    for_each_rate(*other.rates, [&](const char* key, double rate) { theirs[key] = rate; });
+    for_each_rate(*table.rates, [&](std::string_view key, double& rate) {
+      const bool is_time = key == "launch_seconds";
+      rate = is_time ? std::max(rate, theirs[key]) : std::min(rate, theirs[key]);
+    });
+  }
+  for (size_t i = 0; i < table.kernels.size(); ++i) {
+    KernelTime& kernel = table.kernels[i];
+    differ(same_kernel(kernel, other.kernels[i]));
+    kernel.seconds = std::max(kernel.seconds, other.kernels[i].seconds);
+  }
+  for (auto& [directory, rate] : table.disks) rate = std::min(rate, other.disks.at(directory));
+  table.event_seconds = std::max(table.event_seconds, other.event_seconds);
+}
+
+DeviceTable table_from_text(const std::string& text, const std::string& name) {
+  return table_from_json(parse_json(text, name), nullptr);
+}
+
 DeviceTable load_table(const std::filesystem::path& path, const DeviceIdentity& device) {
   std::error_code unreachable;  // is for the user to hear when the table is saved
   if (!std::filesystem::exists(path, unreachable)) return {.device = device};
@@ -223,7 +252,7 @@ bool is_table(const std::filesystem::path& path) {
 void save_table(const std::filesystem::path& path, const DeviceTable& table) {
   std::error_code none;
   std::filesystem::create_directories(path.parent_path(), none);
-  write_text_file_atomically(path, format_table(table));
+  write_text_file_atomically(path, to_text(table));
 }
 
 void store_link(const std::filesystem::path& path, const DeviceIdentity& device, const LinkKey& key,

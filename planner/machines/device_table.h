@@ -21,7 +21,8 @@
 //     "machine": {"name": "cpu (2 threads)", "memory": 25769803776, "host_memory": 25769803776,
 //                 "cpu": {"threads": 2, "bf16_products": "pairs"}},
 //
-// or "cuda": {"major": 9, "minor": 0, "fused_attention": true}.
+// or "cuda": {"major": 9, "minor": 0, "fused_attention": true}.  Where ranks share the machine, it
+// is one rank's part, and "ranks": 4 says of how many.
 
 #include <filesystem>
 #include <map>
@@ -43,8 +44,10 @@ struct MeasuredDevice {
   std::string name = {};
   Architecture architecture = {};
   size_t memory = 0, host_memory = 0;  // bytes; a cpu is its own host
+  int ranks = 0;  // that share the machine, of which this is one's part; 0: it is the whole
 };
-MeasuredDevice describe(const Stream&);
+// One of so many ranks that share the machine, if there are any.
+MeasuredDevice describe(const Stream&, int ranks = 0);
 
 struct DeviceTable {
   DeviceIdentity device = {};
@@ -67,6 +70,13 @@ void add_kernels(DeviceTable&, const std::vector<KernelTime>&, Renewal);
 // Adds a link to the table; Renewal::lower keeps the smaller latency and the larger rate.
 void add_link(DeviceTable&, const LinkKey&, const Link&, Renewal);
 
+// Takes what another rank has measured of the same: of each rate and kernel the slower one.
+// Throws if it measured something else.
+void take_slowest(DeviceTable&, const DeviceTable& other);
+
+// A table as it is in its file; to and from a text, which a rank gives another.
+std::string to_text(const DeviceTable&);
+DeviceTable table_from_text(const std::string&, const std::string& name);
 // Returns a table without entries if there is no file.  Throws, naming the file and the field, if
 // the file is damaged or is the table of another device.
 DeviceTable load_table(const std::filesystem::path&, const DeviceIdentity&);

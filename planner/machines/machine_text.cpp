@@ -201,6 +201,7 @@ AbsentMachine measured_machine(const std::string& file) {
   absent.machine.architecture = table.measured->architecture;
   absent.machine.kernels = std::make_shared<KernelTimes>(std::move(table.kernels));
   absent.machine.mesh = nominal_machine(absent.machine).mesh;
+  absent.machine.mesh.ranks = table.measured->ranks;
   return absent;
 }
 
@@ -248,9 +249,10 @@ AbsentMachine machine_from_text(const std::string& text) {
 }
 
 void give_ranks(AbsentMachine& absent, int ranks) {
+  const bool is_part = absent.machine.mesh.ranks > 0;  // of a machine whose ranks were measured
   if (ranks > 0) set_ranks(absent.machine, ranks);
   const bool is_cpu = std::holds_alternative<CpuArchitecture>(absent.machine.architecture);
-  if (is_cpu && ranks > 1) divide(absent, ranks);
+  if (is_cpu && ranks > 1 && !is_part) divide(absent, ranks);
   use_measured_link(absent.machine, absent.links, is_cpu ? "threads" : "nccl");
 }
 

@@ -53,11 +53,13 @@ size_t read_bytes(const JsonField& field) {
 
 }  // namespace
 
-MeasuredDevice describe(const Stream& stream) {
+MeasuredDevice describe(const Stream& stream, int ranks) {
+  const auto share = static_cast<size_t>(std::max(ranks, 1));
   return {.name = stream.description(),
           .architecture = stream.architecture(),
-          .memory = device_memory(stream.device()),
-          .host_memory = host_memory()};
+          .memory = device_memory(stream.device()) / share,
+          .host_memory = host_memory() / share,
+          .ranks = ranks};
 }
 
 json to_json(const MeasuredDevice& device) {
@@ -65,14 +67,18 @@ json to_json(const MeasuredDevice& device) {
       std::visit([](const auto& of) { return architecture_to_json(of); }, device.architecture);
   machine.update(
       {{"name", device.name}, {"memory", device.memory}, {"host_memory", device.host_memory}});
+  if (device.ranks > 0) machine["ranks"] = device.ranks;
   return machine;
 }
 
 MeasuredDevice measured_device(const JsonField& field) {
-  return {.name = read_name(field.member("name")),
-          .architecture = read_architecture(field),
-          .memory = read_bytes(field.member("memory")),
-          .host_memory = read_bytes(field.member("host_memory"))};
+  MeasuredDevice device{.name = read_name(field.member("name")),
+                        .architecture = read_architecture(field),
+                        .memory = read_bytes(field.member("memory")),
+                        .host_memory = read_bytes(field.member("host_memory"))};
+  constexpr int max_ranks = 1 << 20;
+  if (const auto ranks = field.find("ranks")) device.ranks = ranks->integer<int>(2, max_ranks);
+  return device;
 }
 
 }  // namespace spool

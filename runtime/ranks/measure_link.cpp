@@ -23,28 +23,35 @@ class AllToAll {
     }
   }
 
-  // Of one of so many exchanges, one after another, on the slowest rank.
-  double seconds(int count) {
-    ranks_.gather("link", "");  // all begin at once
+  struct Times {
+    double seconds = 0;  // of one exchange
+    double since = 0;    // the first one
+  };
+
+  // Of so many exchanges, one after another: the largest of all ranks, which then begin again at
+  // once.
+  Times repeat(int count) {
     const double begin = host_clock();
     for (int i = 0; i < count; ++i) ranks_.move_now("link", out_, in_);
-    return slowest((host_clock() - begin) / count);
+    const double end = host_clock();
+    return largest({.seconds = (end - begin) / count, .since = end - first_});
   }
 
  private:
-  double slowest(double own) {
-    double most = own;
+  Times largest(const Times& own) {
+    Times most;
     std::string text(sizeof own, '\0');
     std::memcpy(text.data(), &own, sizeof own);
     for (const std::string& other : ranks_.gather("link", text)) {
-      double seconds = 0;
-      std::memcpy(&seconds, other.data(), sizeof seconds);
-      most = std::max(most, seconds);
+      Times times;
+      std::memcpy(&times, other.data(), sizeof times);
+      most = {std::max(most.seconds, times.seconds), std::max(most.since, times.since)};
     }
     return most;
   }
 
   Communicator& ranks_;
+  double first_ = host_clock();
   std::vector<std::byte> given_, taken_;
   Messages out_, in_;
 };
@@ -57,13 +64,13 @@ double least_seconds(Communicator& ranks, size_t bytes) {
   constexpr double max_seconds = 0.1;
   const int count = bytes <= small ? 16 : 1;  // a clock, and who begins last, count for little
   AllToAll exchange(ranks, bytes);
-  double least = exchange.seconds(count), sum = count * least;
-  least = exchange.seconds(count);  // the first one warmed up
-  for (int stood = 0; stood < repeats_that_stand && sum < max_seconds; ++stood) {
-    const double seconds = exchange.seconds(count);
-    sum += count * seconds;
-    if (seconds < least) stood = -1;
-    least = std::min(least, seconds);
+  (void)exchange.repeat(count);  // warms up
+  AllToAll::Times now = exchange.repeat(count);
+  double least = now.seconds;
+  for (int stood = 0; stood < repeats_that_stand && now.since < max_seconds; ++stood) {
+    now = exchange.repeat(count);
+    if (now.seconds < least) stood = -1;
+    least = std::min(least, now.seconds);
   }
   return least;
 }

@@ -102,6 +102,36 @@ class Calibrate(Folder):
         self.assertRegex(out, r"another plan would be \d+\.\d % faster, .* this run keeps its own")
         self.assertIn("step 5/5", out)
 
+    def test_of_ranks_measures_all_of_them_and_their_link(self):
+        there = self.folder / "there.json"
+        words = ["--threads", 1, "--ranks", 2]
+        status, out, errors = spool(
+            "calibrate", *SHAPE, *words, "--save", there, env=self.environment
+        )
+        self.assertEqual(status, 0, errors)
+        self.assertIn("the link between 2 ranks by threads: ", out)
+        table = json.loads(self.table().read_text())
+        self.assertEqual(table["device"]["ranks"], "2")
+        (link,) = table["links"]
+        self.assertEqual((link["backend"], link["ranks"], link["machines"]), ("threads", 2, 1))
+        stored = self.table().read_bytes()
+        status, out, errors = self.train(*words, "--accumulate", 2, env=self.environment)
+        self.assertEqual(status, 0, errors)
+        self.assertNotIn("measured", out)
+        self.assertEqual(self.table().read_bytes(), stored)
+        exchanged = []
+        for place in [words, ["--machine", there]]:
+            report = self.folder / "report.json"
+            step = ["--accumulate", 2, "--json", report]
+            status, out, errors = spool("plan", *SHAPE, *step, *place, env=self.environment)
+            self.assertEqual(status, 0, errors)
+            plan = json.loads(report.read_text())
+            exchanged.append((plan["ranks"], plan["exchange"]["seconds"]))
+        self.assertEqual(exchanged[0], exchanged[1])
+        self.assertEqual(exchanged[0][0], 2)
+        self.calibrate()  # without ranks
+        self.assertEqual(len(list((self.cache / "spool").glob("kernels-cpu-*.json"))), 2)
+
     def test_a_damaged_table_is_set_aside(self):
         self.calibrate()
         file = self.table()

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "spool/planner/machines/links.h"
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/json.h"
@@ -110,20 +109,25 @@ void give_part_of_machine(RunOptions& o, Communicator* ranks) {
   if (o.threads == 0) o.threads = std::max(usable_cores() / sharers, 1);
 }
 
-Mesh mesh_of_threads(int ranks, int rank, const Machine& machine) {
-  return {.ranks = ranks, .rank = rank, .link = link_by_memory(machine.bytes_per_second)};
+void share_split(RunSetup& run) {
+  TrainingConfig& config = run.options.training;
+  const json own{{"batch", config.batch}, {"accumulate", config.accumulate}};
+  const std::string text = run.ranks->gather("micro-batches", own.dump()).front();
+  const JsonField of_first = parse_json(text, "the micro-batches of rank 0");
+  config.batch = of_first.member("batch").integer<int64_t>();
+  config.accumulate = of_first.member("accumulate").integer<int64_t>();
 }
 
 void give_plan(const RunSetup& run) {
   const TrainingConfig& config = run.planned.config;
+  const Link& link = run.machine.mesh.link;
   const json plan{{"plan", to_json(StoredPlan{.plan = run.planned.plans.step})},
-                  {"batch", config.batch},
-                  {"accumulate", config.accumulate},
                   {"loss_rows", config.chunks.loss_rows},
                   {"mlp_rows", config.chunks.mlp_rows},
                   {"nodes", to_json(config.chunks.nodes)},
                   {"evaluation", rows_to_json(config.evaluation.value_or(ChunkRows{}))},
-                  {"budget", run.planned.budget}};
+                  {"budget", run.planned.budget},
+                  {"link", {link.seconds, link.bytes_per_second}}};
   run.ranks->gather("plan", plan.dump());
 }
 
@@ -133,16 +137,14 @@ void take_plan(RunSetup& run) {
   const JsonField file = parse_json(text, "the plan of rank 0");
   const auto rows = [](const JsonField& field) { return field.integer<int64_t>(); };
   TrainingConfig& config = o.training;
-  config.batch = rows(file.member("batch"));
-  config.accumulate = rows(file.member("accumulate"));
   config.chunks = {.loss_rows = rows(file.member("loss_rows")),
                    .mlp_rows = rows(file.member("mlp_rows")),
                    .nodes = nodes_in_chunks_from_json(file.member("nodes"))};
   const JsonField evaluation = file.member("evaluation");
   config.evaluation = {.loss = rows(evaluation.member("loss")),
                        .mlp = rows(evaluation.member("mlp"))};
-  run.machine.architecture = open_stream(o.device, Arena::granule, o.threads)->architecture();
-  run.machine.mesh = mesh_of_threads(run.ranks->size(), run.ranks->rank(), run.machine);
+  const std::vector<JsonField> link = file.member("link").items();
+  run.machine.mesh.link = {.seconds = link.at(0).number(), .bytes_per_second = link.at(1).number()};
   RunRequest request = request_of(o, run.machine, plan_from_json(file.member("plan")).plan);
   request.steps.choose.emplace();
   request.steps.budget = file.member("budget").integer<size_t>();

@@ -13,12 +13,12 @@ namespace spool {
 // Refuses a device on which ranks cannot run, and gives each its part of the processors, unless
 // threads are set.
 void give_part_of_machine(RunOptions&, Communicator* ranks = nullptr);
-// Ranks that are threads on this machine's cpu, by a nominal link.
-Mesh mesh_of_threads(int ranks, int rank, const Machine&);
 
+// The micro-batches that rank 0 has chosen become all ranks', so that all measure the same kernels.
+void share_split(RunSetup&);
 // On rank 0: gives the others the plan of a run that is not refused.
 void give_plan(const RunSetup&);
-// On the others: takes the plan, and foretells what it takes of this rank.
+// On the others: takes the plan and the link, and foretells what the plan takes of this rank.
 void take_plan(RunSetup&);
 
 // Throw an error that names two ranks and the first thing in which they differ; nothing without

@@ -102,15 +102,16 @@ void tell_plan(RunSetup& run, const RunRequest& request) {
 }
 
 void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
-  if (!run.writes()) return take_plan(run);
   RunOptions& o = run.options;
   RunListeners& listeners = *run.listeners;
   std::optional<SplitChoice> split;
-  {
+  if (run.writes()) {
     const LongWork choosing(listeners, "choosing micro-batches");
     split = choose_split(o, run.sample.length);
   }
+  if (run.ranks) share_split(run);
   CalibrationRequest calibration = calibration_of(o, run.given_plan);
+  calibration.own_rank = run.ranks;
   calibration.say = [&](const std::string& text) { listeners.say(text); };
   if (stored) calibration.products = stored->products;
   {
@@ -119,9 +120,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     run.machine = std::move(found.machine);
     run.products = stored ? stored->products : found.products;
   }
-  if (o.training.ranks > 0) {
-    run.machine.mesh = mesh_of_threads(o.training.ranks, /*rank=*/0, run.machine);
-  }
+  if (!run.writes()) return take_plan(run);
   const RunRequest request = request_of(o, run.machine, run.given_plan);
   RunPlanner planner(o.training, request, run.sample.length, run.machine);
   {

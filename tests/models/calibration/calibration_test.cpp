@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/ranks/run_ranks.h"
 #include "tests/models/calibration/calibration_testing.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -89,6 +93,73 @@ TEST_F(CalibrationTest, ScalesTheRatesForWhatNoSampleLaunches) {
   EXPECT_EQ(second.measured, 0u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(second.unmeasured[i].seconds, found.unmeasured[i].seconds);
+  }
+}
+
+// Sums of which a rank cannot make any.
+MeasurableWork refused_on(int rank, const std::shared_ptr<Communicator>& own) {
+  MeasurableWork work = measurable(half);
+  work.open = [=, open = work.open](Stream& stream, const WorkMemory& memory) {
+    const bool is_rehearsal = stream.device().type == DeviceType::meta;
+    check(is_rehearsal || own->rank() != rank, "there is no memory");
+    return open(stream, memory);
+  };
+  return work;
+}
+
+TEST_F(CalibrationTest, OfRanksMeasuresOnAllOfThem) {
+  std::atomic<int> opened = 0;
+  MeasurableWork counted = measurable(half);
+  counted.open = [&, open = counted.open](Stream& stream, const WorkMemory& memory) {
+    if (stream.device().type == DeviceType::cpu) ++opened;
+    return open(stream, memory);
+  };
+  CalibrationRequest of_ranks = request();
+  of_ranks.ranks = 3;
+  of_ranks.samples = {counted};
+  const Calibration found = calibrate(of_ranks);
+  EXPECT_EQ(opened, 3);
+  EXPECT_TRUE(has(found, half));
+  EXPECT_EQ(found.machine.mesh.ranks, 3);
+  const Link link = found.table.links.at({"threads", 3, 1});
+  EXPECT_EQ(found.machine.mesh.link.seconds, link.seconds);
+  EXPECT_NE(said_.find("the link between 3 ranks by threads: "), std::string::npos) << said_;
+  EXPECT_EQ(found.table.measured->ranks, 3);
+  said_.clear();
+  const Calibration second = calibrate(of_ranks);
+  EXPECT_EQ(said_, "");
+  EXPECT_EQ(opened, 3);
+  EXPECT_EQ(second.machine.mesh.link.bytes_per_second, link.bytes_per_second);
+}
+
+TEST_F(CalibrationTest, OfRanksHasATableOfItsOwn) {
+  const Calibration alone = calibrate(request());
+  CalibrationRequest of_ranks = request();
+  of_ranks.ranks = 2;
+  EXPECT_EQ(calibrate(of_ranks).measured, alone.measured);
+  EXPECT_EQ(to_text(calibrate(request()).table), to_text(alone.table));
+  of_ranks.ranks = 1;
+  const Calibration of_one = calibrate(of_ranks);
+  EXPECT_EQ(of_one.file, alone.file);
+  EXPECT_EQ(of_one.machine.mesh.ranks, 1);
+}
+
+TEST_F(CalibrationTest, SaysWhichRankCannotMeasure) {
+  for (const int rank : {0, 1}) {
+    said_.clear();
+    run_ranks(2, [&](const std::shared_ptr<Communicator>& own) {
+      CalibrationRequest of_ranks = request();
+      of_ranks.ranks = 2;
+      of_ranks.own_rank = own;
+      of_ranks.samples = {refused_on(rank, own)};
+      if (own->rank() > 0) of_ranks.say = [](const std::string&) {};
+      const Calibration found = calibrate(of_ranks);
+      EXPECT_EQ(found.measured, 0u);
+      EXPECT_EQ(found.machine.mesh.rank, own->rank());
+    });
+    const std::string why = sentence("rank ", rank, ": there is no memory");
+    EXPECT_NE(said_.find("could not be measured"), std::string::npos) << said_;
+    EXPECT_NE(said_.find(why), std::string::npos) << said_;
   }
 }
 

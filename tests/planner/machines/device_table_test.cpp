@@ -47,6 +47,37 @@ TEST(DeviceTable, IsReadAsItWasWritten) {
   EXPECT_EQ(content_of(file), text);
 }
 
+TEST(DeviceTable, IsReadFromItsText) {
+  const DeviceTable read = table_from_text(to_text(some_table()), "a rank's");
+  EXPECT_EQ(to_text(read), to_text(some_table()));
+  expect_error(ErrorKind::file, {"a rank's"}, [] { table_from_text("[]", "a rank's"); });
+}
+
+TEST(DeviceTable, TakesTheSlowestOfRanks) {
+  DeviceTable slowest{.rates = Machine{.f32_flops = 4, .bytes_per_second = 5, .launch_seconds = 1},
+                      .event_seconds = 1,
+                      .disks = {{"/tmp", 7}},
+                      .kernels = {{"add", {.bytes = 12}, 0.1}, {"mul", {.bytes = 12}, 0.4}}};
+  const DeviceTable other{
+      .rates = Machine{.f32_flops = 3, .bytes_per_second = 6, .launch_seconds = 2},
+      .event_seconds = 2,
+      .disks = {{"/tmp", 6}},
+      .kernels = {{"add", {.bytes = 12}, 0.3}, {"mul", {.bytes = 12}, 0.2}}};
+  take_slowest(slowest, other);
+  EXPECT_EQ(slowest.rates->f32_flops, 3);
+  EXPECT_EQ(slowest.rates->bytes_per_second, 5);
+  EXPECT_EQ(slowest.rates->launch_seconds, 2);
+  EXPECT_EQ(slowest.event_seconds, 2);
+  EXPECT_EQ(slowest.disks.at("/tmp"), 6);
+  EXPECT_EQ(slowest.kernels[0].seconds, 0.3);
+  EXPECT_EQ(slowest.kernels[1].seconds, 0.4);
+  DeviceTable another = other;
+  another.kernels[0].cost.bytes = 16;
+  for (const DeviceTable& odd : {DeviceTable{}, another}) {
+    expect_error(ErrorKind::invalid, {"different things"}, [&] { take_slowest(slowest, odd); });
+  }
+}
+
 TEST(DeviceTable, IsEmptyWithoutAFile) {
   const TemporaryDirectory folder;
   const DeviceTable none = load_table(folder.path() / "none.json", ours);
@@ -187,6 +218,8 @@ TEST(DeviceIdentity, NamesWhatSpeedDependsOn) {
   }
   EXPECT_NE(table_file("/x", device), table_file("/x", identify(*stream, DType::f32)));
   EXPECT_EQ(table_file("/x", device), table_file("/x", device));
+  EXPECT_EQ(device, identify(*stream, DType::bf16, {}, /*ranks=*/1));
+  EXPECT_EQ(identify(*stream, DType::bf16, {}, /*ranks=*/4).at("ranks"), "4");
 }
 
 TEST(DeviceIdentity, SaysWhichProductsOfBf16WereMeasured) {

@@ -198,6 +198,30 @@ TEST(MachineText, OfAFileIsAMeasuredDevice) {
   EXPECT_EQ(rate_of_ranks(2), nominal);
 }
 
+TEST(MachineText, OfAFileOfRanksIsThePartOfOne) {
+  const TemporaryDirectory folder;
+  const std::string file = folder.path() / "ranks.json";
+  save_table(file, {.device = {{"device", "cpu"}, {"ranks", "3"}},
+                    .rates = Machine{.f32_flops = 1e11},
+                    .links = {{{"threads", 3, 1}, {.seconds = 1e-5, .bytes_per_second = 7e9}}},
+                    .measured = MeasuredDevice{.name = "a cpu",
+                                               .architecture = CpuArchitecture{.threads = 2},
+                                               .memory = 3 * GiB,
+                                               .host_memory = 3 * GiB,
+                                               .ranks = 3}});
+  for (const int ranks : {0, 3}) {
+    AbsentMachine absent = machine_from_text(file);
+    give_ranks(absent, ranks);
+    EXPECT_EQ(absent.machine.mesh.ranks, 3);
+    EXPECT_EQ(absent.machine.mesh.link.bytes_per_second, 7e9);
+    EXPECT_EQ(absent.machine.f32_flops, 1e11);
+    EXPECT_EQ(std::get<CpuArchitecture>(absent.machine.architecture).threads, 2);
+    EXPECT_EQ(absent.memory, 3 * GiB);
+  }
+  AbsentMachine absent = machine_from_text(file);
+  expect_error(ErrorKind::invalid, {"2 is not", "has 3"}, [&] { give_ranks(absent, 2); });
+}
+
 TEST(MachineText, NamesAFileByItsPlace) {
   for (const char* text : {"there.json", "./there", "/tmp/a,b", "folder/h200"}) {
     EXPECT_TRUE(is_machine_file(text)) << text;
