@@ -36,7 +36,9 @@ class OwnRow {
   // The squared norms of the others' granules join the own ones, each at its place among those of
   // the whole row.
   virtual void gather_granules(const Tensor& granules) = 0;
-  // The others' parameters, after an update.
+  // These elements of the own row are updated, or padding, by what the stream has been given.
+  virtual void is_updated(Range elements, Stream& by) = 0;
+  // The others' parameters, after an update of all.
   virtual void gather_parameters() = 0;
   virtual void free_gradients() = 0;
   // Completes elements of the state, each of so many bytes, of which the own ones are read.

@@ -143,7 +143,7 @@ StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<Stat
 }
 
 Buckets StateRows::device_buckets() const {
-  if (link_) return buckets_of(on_device_, own_, /*begin=*/0, own_here_);
+  if (link_ || own_) return buckets_of(on_device_, own_, /*begin=*/0, own_here_);
   std::vector<Range> ranges;
   for (const Part& part : on_device_) ranges.push_back(part.range.elements);
   return Buckets::one(ranges);

@@ -67,7 +67,7 @@ class StateRows {
   const std::vector<StateRow>& rows() const { return rows_; }
   bool has_masters() const { return masters_; }
   Stream& device() const { return device_; }
-  const OwnRow* own() const { return own_; }
+  OwnRow* own() const { return own_; }
   // The parts on the device, and those on the host, in the order of the row.
   const std::vector<Part>& on_device() const { return on_device_; }
   const std::vector<Part>& on_host() const { return on_host_; }
@@ -77,7 +77,7 @@ class StateRows {
   Stream& host() const { return *host_; }
   // The buckets (buckets.h) of the rows on the host.
   const Buckets& host_buckets() const { return host_buckets_; }
-  // Those of the state on the device: one if nothing is on the host.
+  // Those of the state on the device: one if nothing is on the host and all parameters are updated.
   Buckets device_buckets() const;
   View of_host(size_t row, Range elements) const;
   // The stream of the host's updates; null if the device does them.
@@ -121,7 +121,7 @@ class StateRows {
   std::vector<StateRow> rows_;
   bool masters_;
   Stream& device_;
-  const OwnRow* own_;
+  OwnRow* own_;
   int64_t own_here_ = 0;  // elements of the own row whose state is on the device
   HostLink* link_ = nullptr;
   std::unique_ptr<Stream> host_, host_updates_;

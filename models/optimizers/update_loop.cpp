@@ -107,10 +107,12 @@ void UpdateLoop::enqueue(Slots& slots, const UpdateStep::Scalars& scalars) {
     for (const size_t end = here.size() * (n + 1) / there.size(); updated < end; ++updated) {
       update_here(here[updated], scalars);
     }
-    if (!has_gradient(there[n])) continue;
-    Slot& slot = slots[begun++ % in_flight];
-    state_.host_updates() ? update_on_host(there[n], slot, on_host)
-                          : stream(there[n], slot, scalars);
+    if (has_gradient(there[n])) {
+      Slot& slot = slots[begun++ % in_flight];
+      state_.host_updates() ? update_on_host(there[n], slot, on_host)
+                            : stream(there[n], slot, scalars);
+    }
+    tell_owner(there[n], here_.elements(), state_.host_updates() ? state_.link().in() : device_);
   }
   for (; updated < here.size(); ++updated) update_here(here[updated], scalars);
   if (there.empty()) return;
@@ -139,6 +141,14 @@ void UpdateLoop::update_here(const Bucket& bucket, const UpdateStep::Scalars& sc
   const auto entry = [&](size_t i) { return entry_of(bucket.slices[i], parts); };
   rule_.update(UpdateStep(bucket.slices.size(), entry, scalars, device_));
   free_used_gradients(bucket, parts);
+  tell_owner(bucket, /*begin=*/0, device_);
+}
+
+// The bucket's elements are counted from that one of the own row, if there is one.
+void UpdateLoop::tell_owner(const Bucket& bucket, int64_t begin, Stream& by) const {
+  const Range& elements = bucket.elements;
+  if (OwnRow* own = state_.own())
+    own->is_updated({begin + elements.begin, begin + elements.end}, by);
 }
 
 void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scalars& scalars) {

@@ -63,6 +63,7 @@ class UpdateLoop {
   void update_here(const Bucket&, const UpdateStep::Scalars&);
   void stream(const Bucket&, Slot&, const UpdateStep::Scalars&);
   void update_on_host(const Bucket&, Slot&, const UpdateStep::Scalars& on_host);
+  void tell_owner(const Bucket&, int64_t begin, Stream& by) const;
   void free_used_gradients(const Bucket&, const Parts&);
   View row_of(const Tensor& memory, size_t row, Range elements) const;
 

@@ -80,7 +80,9 @@ void GradientExchange::end_backward() {
   while (next_ < pieces_.buckets()) hand_over(next_++);
   while (!flights_.empty()) retire();
   if (stage_ != 0) return;
-  gather_pieces("gradients back", [](const Parameter& p) { return View(p.grad); });
+  enqueue_pieces("gradients back", {0, pieces_.buckets()},
+                 [](const Parameter& p) { return View(p.grad); });
+  compute_.wait(queue_->record());
 }
 
 void GradientExchange::hand_over(int64_t bucket) {
@@ -104,6 +106,24 @@ void GradientExchange::hand_over(int64_t bucket) {
   flights_.push_back(std::move(flight));
 }
 
+// Ranks that do not have the same gradients come to exchanges of other names, which an error tells.
+Name GradientExchange::name_of(int64_t bucket) const {
+  const Parameter *first = nullptr, *last = nullptr;
+  int64_t others = 0;
+  for (int r = 0; r < ranks(); ++r) {
+    for (const Slice& s : pieces_.slices(bucket, r)) {
+      const Parameter& p = parameter_of(s);
+      if (p.grad || &p == last) continue;
+      if (first) ++others;
+      if (!first) first = &p;
+      last = &p;
+    }
+  }
+  if (!first) return "gradients";
+  return sentence("gradients without ", first->name,
+                  others ? sentence(" and ", others, " more") : "");
+}
+
 void GradientExchange::enqueue_exchange(int64_t bucket, const Tensor& others) {
   Messages out, in;
   for (int r = 0; r < ranks(); ++r) {
@@ -118,7 +138,7 @@ void GradientExchange::enqueue_exchange(int64_t bucket, const Tensor& others) {
       in.push_back(message(r, theirs.view().slice_elements(stretch(s.at, s.elements.size()))));
     }
   }
-  ranks_.exchange("gradients", std::move(out), std::move(in), *queue_);
+  ranks_.exchange(name_of(bucket).c_str(), std::move(out), std::move(in), *queue_);
 }
 
 void GradientExchange::enqueue_sums(int64_t bucket, const Tensor& others) {
@@ -167,6 +187,12 @@ void GradientExchange::retire() {
 
 void GradientExchange::gather(const char* name,
                               const std::function<std::vector<View>(int rank)>& of) {
+  enqueue(name, of);
+  compute_.wait(queue_->record());
+}
+
+void GradientExchange::enqueue(const char* name,
+                               const std::function<std::vector<View>(int rank)>& of) {
   if (ranks() == 1) return;
   Messages out, in;
   const std::vector<View> own = of(rank());
@@ -177,17 +203,16 @@ void GradientExchange::gather(const char* name,
   }
   open_queue();
   ranks_.exchange(name, std::move(out), std::move(in), *queue_);
-  compute_.wait(queue_->record());
 }
 
-void GradientExchange::gather_pieces(const char* name,
-                                     const std::function<View(const Parameter&)>& view_of) {
+void GradientExchange::enqueue_pieces(const char* name, Range buckets,
+                                      const std::function<View(const Parameter&)>& view_of) {
   constexpr int64_t max_elements = int64_t{32} << 20;  // of an exchange
   const int64_t step = std::max<int64_t>(1, max_elements / (pieces_.piece_elements() * ranks()));
-  for (int64_t first = 0; first < pieces_.buckets(); first += step) {
-    gather(name, [&](int r) {
+  for (int64_t first = buckets.begin; first < buckets.end; first += step) {
+    enqueue(name, [&](int r) {
       std::vector<View> all;
-      for (int64_t b = first; b < std::min(first + step, pieces_.buckets()); ++b) {
+      for (int64_t b = first; b < std::min(first + step, buckets.end); ++b) {
         for (const Slice& s : pieces_.slices(b, r)) {
           const View part = elements_of(view_of(parameter_of(s)), s.elements);
           if (part) all.push_back(part);
@@ -198,8 +223,23 @@ void GradientExchange::gather_pieces(const char* name,
   }
 }
 
+// Whatever the order of updates, parameters are sent in that of the row.
+void GradientExchange::is_updated(Range elements, Stream& by) {
+  if (ranks() == 1) return;
+  queue_->wait(by.record());
+  updated_[elements.begin] = elements.end;
+  while (updated_.contains(updated_to_)) updated_to_ = updated_.extract(updated_to_).mapped();
+  send_parameters(updated_to_ / pieces_.piece_elements());
+}
+
+void GradientExchange::send_parameters(int64_t end) {
+  enqueue_pieces("parameters", {sent_, end}, [](const Parameter& p) { return p.data.view(); });
+  sent_ = end;
+}
+
 void GradientExchange::gather_parameters() {
-  gather_pieces("parameters", [](const Parameter& p) { return p.data.view(); });
+  send_parameters(pieces_.buckets());
+  compute_.wait(queue_->record());
 }
 
 void GradientExchange::gather_granules(const Tensor& granules) {
@@ -217,6 +257,8 @@ void GradientExchange::gather_granules(const Tensor& granules) {
 void GradientExchange::free_gradients() {
   sums_.assign(sums_.size(), {});
   is_summed_.assign(own_.size(), false);
+  updated_.clear();
+  updated_to_ = sent_ = 0;
 }
 
 void GradientExchange::abandon() noexcept {

@@ -20,6 +20,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -52,6 +53,7 @@ class GradientExchange final : public GradientSink, public OwnRow {
   const std::vector<Slice>& slices() const override { return own_; }
   View gradient(size_t parameter, Range elements) const override;
   void gather_granules(const Tensor& granules) override;
+  void is_updated(Range elements, Stream& by) override;
   void gather_parameters() override;
   void free_gradients() override;
   // On rank 0 while the others serve; else it does nothing.
@@ -79,11 +81,15 @@ class GradientExchange final : public GradientSink, public OwnRow {
 
   Parameter& parameter_of(const Slice& s) const { return *parameters_[s.parameter]; }
   void hand_over(int64_t bucket);
+  Name name_of(int64_t bucket) const;
   void enqueue_exchange(int64_t bucket, const Tensor& others);
   void enqueue_sums(int64_t bucket, const Tensor& others);
   void retire();
   void open_queue();
-  void gather_pieces(const char* name, const std::function<View(const Parameter&)>&);
+  void enqueue(const char* name, const std::function<std::vector<View>(int rank)>& of);
+  void send_parameters(int64_t end);
+  void enqueue_pieces(const char* name, Range buckets,
+                      const std::function<View(const Parameter&)>&);
   bool serve_state(Optimizer&);
 
   Stream& compute_;
@@ -101,6 +107,10 @@ class GradientExchange final : public GradientSink, public OwnRow {
   std::vector<int64_t> missing_;  // of each bucket: parameters whose gradient is not final
   std::vector<int64_t> kept_;     // of each parameter: elements that are not exchanged
   int64_t next_ = 0;              // bucket
+  // Elements of the own row that are updated: all up to one, and stretches after it.
+  int64_t updated_to_ = 0;
+  std::map<int64_t, int64_t> updated_;
+  int64_t sent_ = 0;  // buckets whose parameters are sent
   std::deque<Flight> flights_;
   bool others_serve_ = false;
 };
