@@ -1,10 +1,12 @@
 // Trains a custom net in a budget: planned before the first step, saved, and resumed.  A deep
 // residual net learns which quarter of a row is largest, in two thirds of the memory that keeping
 // everything takes.  It runs ten steps at once, and again as five, a checkpoint, and five more as
-// in a new process: the parameters are equal bit for bit, and the peak is the foretold one.
+// in a new process: the parameters are equal bit for bit, and the peak is the foretold one.  Two
+// ranks, threads of the program, then train the same parameters as one.
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -86,6 +88,8 @@ void train(StepRunner& runner, int64_t last) {
     const StepResult result = runner.step(
         /*learning_rate=*/3e-3, /*targets=*/N * micro_batches,
         [&](int64_t micro) { runner.model<Net>().upload(first + micro); });
+    const Communicator* const ranks = runner.stream().ranks();
+    if (ranks && ranks->rank() > 0) continue;
     std::printf("step %d: loss %.4f\n", static_cast<int>(runner.steps()),
                 static_cast<double>(result.loss));
   }
@@ -94,6 +98,22 @@ void train(StepRunner& runner, int64_t last) {
 std::vector<std::vector<float>> values(StepRunner& runner) {
   std::vector<std::vector<float>> all;
   for (const Parameter* p : runner.model().parameters()) all.push_back(read<float>(p->data));
+  return all;
+}
+
+// A step says how many ranks share its micro-batches, and a place which of them is meant; that is
+// all there is to it.
+std::vector<std::vector<float>> trained_on(int ranks) {
+  StepDescription shared = net_steps;
+  shared.config.ranks = ranks;
+  std::vector<std::vector<float>> all;
+  run_ranks(ranks, [&](const std::shared_ptr<Communicator>& own) {
+    const StepPlace place{
+        .threads = 1, .machine = Machine{.architecture = this_processor(1)}, .ranks = own};
+    StepRunner runner(shared, {.policy = Policy{}}, place);
+    train(runner, steps);
+    if (own->rank() == 0) all = values(runner);
+  });
   return all;
 }
 
@@ -132,5 +152,6 @@ int main() {
   good &= report(values(second) == values(runner), "the resumed run has the same bits");
   second.save(run);
   fs::remove_all(run);
+  good &= report(trained_on(2) == trained_on(1), "two ranks train the parameters of one");
   return good ? 0 : 1;
 }

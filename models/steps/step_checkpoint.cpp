@@ -7,6 +7,7 @@
 #include "spool/models/formats/named_parameters.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/exchange/gradient_sums.h"
 #include "spool/models/steps/parts_choice.h"
 #include "spool/models/steps/state_tensors.h"
 #include "spool/models/steps/step_rehearsal.h"
@@ -33,7 +34,7 @@ StoredPlan plan_of(const StepCheckpoint& checkpoint) {
   return stored;
 }
 
-// All but the step.
+// All but the step and the order of sums over ranks.
 json determining(const StepCheckpoint& checkpoint) {
   json all{{"seed", checkpoint.seed},
            {"accumulate", checkpoint.accumulate},
@@ -78,6 +79,8 @@ StepCheckpoint parse(const JsonField& file) {
   if (const auto products = file.find("products")) {
     checkpoint.products = matmul_algorithms_from_json(*products);
   }
+  const auto sums = file.find("gradient_sums");  // none: written before there were ranks
+  checkpoint.summed_ranks = sums ? sums_from_json(*sums) : checkpoint.accumulate > 1 ? 1 : 0;
   const JsonField run = file.member("run");
   run.expect(run.string() == mark_of(checkpoint).run,
              "does not belong to the other fields; one was changed after the run wrote it");
@@ -103,6 +106,7 @@ StepCheckpoint describe_checkpoint(int64_t step, const StepDescription& describe
   return {.step = step,
           .seed = described.config.seed,
           .accumulate = described.config.accumulate,
+          .summed_ranks = summed_ranks(described.config),
           .chunks = {.loss_rows = planned.chunks.loss_rows, .nodes = std::move(nodes)},
           .chunks_of_nodes = planned.plans.step.chunks,
           .fingerprints = step_fingerprints(described)};
@@ -117,6 +121,7 @@ void save_checkpoint(const fs::path& directory, const StepCheckpoint& checkpoint
   file["format_version"] = format_version;
   file["spool"] = sentence(version(), " ", commit());
   file["step"] = checkpoint.step;
+  file["gradient_sums"] = sums_to_json(checkpoint.summed_ranks);
   file["run"] = mark.run;
   write_text_file_atomically(directory / step_file, file.dump(2) + "\n");
 }

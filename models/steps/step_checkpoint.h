@@ -20,6 +20,7 @@ struct StepCheckpoint {
   int64_t step = 0;  // steps done
   uint64_t seed = 0;
   int64_t accumulate = 1;
+  int summed_ranks = 0;                         // which a run may change (gradient_sums.h)
   StepChunks chunks = {};                       // of the loss, and of the plan's regions
   IdTable<NodeId, int> chunks_of_nodes = {};    // of each node by itself
   IdTable<NodeId, uint64_t> fingerprints = {};  // of the tape of a micro-batch

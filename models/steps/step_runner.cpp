@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/exchange/gradient_sums.h"
 #include "spool/models/steps/exchange/same_parameters.h"
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_checkpoint.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/machines/matmul_table.h"
+#include "spool/runtime/log.h"
 
 namespace spool {
 
@@ -67,6 +69,12 @@ void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint
   load_checkpoint(*checkpoint, *model_, optimizer());
   steps_ = checkpoint->step;
   own_runs_.push_back(whole_path(checkpoint->directory.parent_path()));
+  const bool keeps_sums = checkpoint->summed_ranks == summed_ranks(description_.config);
+  if (keeps_sums || (place.ranks && place.ranks->rank() > 0)) return;
+  logger().warn(
+      "the gradients of micro-batches are now added in another order: from step {} on, "
+      "losses differ in their last bits from those of the run as it was begun",
+      steps_ + 1);
 }
 
 StepRunner::StepRunner(StepDescription description, const StepPlans& plans, Stream& stream)

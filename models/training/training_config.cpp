@@ -81,11 +81,6 @@ StepConfig TrainingConfig::step() const {
           .optimizer = optimizer};
 }
 
-int TrainingConfig::summed_ranks() const {
-  if (accumulate == 1 || accumulate == ranks || (ranks > 0 && zero == 2)) return 0;
-  return ranks > 0 ? ranks : 1;
-}
-
 void TrainingConfig::validate() const {
   model.validate();
   const RunOptions options{.training = *this};

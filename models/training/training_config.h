@@ -38,10 +38,6 @@ struct TrainingConfig {
   // On a GPU, lets attention's backward form sums in any order, for less memory on most; then the
   // losses of two runs may differ.
   bool nondeterministic = false;
-
-  // How many ranks accumulate gradients in place before these are summed, which decides the order
-  // of sums; 0: none, as each micro-batch's are summed by themselves.
-  int summed_ranks() const;
   SumOrder sum_order() const { return nondeterministic ? SumOrder::any : SumOrder::fixed; }
   int64_t rows_per_step() const { return batch * accumulate; }
   int64_t tokens_per_step() const { return rows_per_step() * seq; }

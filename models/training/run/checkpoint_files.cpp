@@ -10,6 +10,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
+#include "spool/models/steps/exchange/gradient_sums.h"
 #include "spool/models/steps/state_tensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/settings/setting_checks.h"
@@ -29,7 +30,7 @@ namespace {
 constexpr int format_version = 1;
 constexpr const char *model_file = "model.safetensors", *run_file = "run.json",
                      *merges_file = "merges.txt", *vocabulary_file = "vocab.json",
-                     *tokenizer_file = "tokenizer.json", *sums_of_micro_batches = "micro-batches";
+                     *tokenizer_file = "tokenizer.json";
 
 OptimizerFile optimizer_file(Trainer& trainer) {
   Model& model = trainer.model();
@@ -46,15 +47,6 @@ std::optional<uint64_t> parse_hex(const JsonField& field) {
   field.expect(error == std::errc() && hash_in_words(hash) == text, excerpt(field.value()),
                " is not a hash of 16 hexadecimal digits");
   return hash;
-}
-
-json sums_to_json(int ranks) {
-  return ranks == 0 ? json(sums_of_micro_batches) : json{{"ranks", ranks}};
-}
-
-int sums_from_json(const JsonField& field) {
-  if (field.value() == sums_of_micro_batches) return 0;
-  return field.member("ranks").integer<int>(1);
 }
 
 ChunkRows read_rows(const JsonField& field) {
@@ -145,7 +137,7 @@ void save_checkpoint(const fs::path& directory, const CheckpointContents& state)
            {"data_fingerprint", state.data_fingerprint},
            {"tokenizer", state.tokenizer.name()},
            {"run", mark.run},
-           {"gradient_sums", sums_to_json(state.options.training.summed_ranks())},
+           {"gradient_sums", sums_to_json(summed_ranks(state.options.training.step()))},
            {"tape", hash_in_words(state.tape)}};
   if (const auto& chunks = state.options.training.evaluation) {
     run["evaluation_rows"] = {{"loss", chunks->loss}, {"mlp", chunks->mlp}};

@@ -11,13 +11,10 @@
 // fingerprint of its data, and the initial weights if they came from a file.  Device, policy and
 // threads are not part of it, as they change no number.
 //
-// "gradient_sums" is "micro-batches" where those of each are summed by themselves, as on any number
-// of ranks, or {"ranks": 2} where each of so many accumulated several; a run that computed alone is
-// {"ranks": 1}.
-//
-// run.json also has hashes of the vocabulary's files, the algorithms of a GPU's matrix products,
-// the last and the best evaluation, and a fingerprint of a step's ops, by which a run notices that
-// a program of other ops continues it.  Checkpoints of earlier versions have none of this.
+// run.json also has the order of sums of gradients (steps/exchange/gradient_sums.h), hashes of the
+// vocabulary's files, the algorithms of a GPU's matrix products, the last and the best evaluation,
+// and a fingerprint of a step's ops, by which a run notices that a program of other ops continues
+// it.  Checkpoints of earlier versions have none of this.
 
 #include <filesystem>
 #include <map>
@@ -47,7 +44,7 @@ struct StoredRun {
   std::optional<uint64_t> tape = {};  // the fingerprint of a step's tape (autograd/fingerprint.h)
   EvaluationHistory evaluations = {};
   std::optional<ChunkRows> evaluation_rows = {};  // none: of an earlier version
-  std::optional<int> summed_ranks = {};           // see TrainingConfig; none: of an earlier version
+  std::optional<int> summed_ranks = {};  // gradient_sums.h; none: of before there were ranks
 };
 
 // What a checkpoint is made of.

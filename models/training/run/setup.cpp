@@ -4,6 +4,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/models/report/report_page.h"
+#include "spool/models/steps/exchange/gradient_sums.h"
 #include "spool/models/training/run/checkpoint_files.h"
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/ranks.h"
@@ -154,7 +155,7 @@ void tell_differences(const RunSetup& run, const StoredRun& stored) {
   }
   const TrainingConfig& config = run.options.training;
   const int summed_before = stored.summed_ranks.value_or(config.accumulate == 1 ? 0 : 1);
-  if (summed_before != config.summed_ranks() && run.first_step < run.steps()) {
+  if (summed_before != summed_ranks(config.step()) && run.first_step < run.steps()) {
     run.listeners->say(
         fmt::format("the gradients of micro-batches are now added in another order: "
                     "from step {} on, losses differ in their last bits from those "
