@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "spool/kernels/sum_ranks.h"
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/setting_flags.h"
@@ -19,8 +20,11 @@
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
 #include "spool/models/steps/run_request.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/models/training/settings/setting_checks.h"
+#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/log.h"
+#include "spool/runtime/ranks/run_ranks.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -34,6 +38,7 @@ struct EvalArguments {
   TokenizerChoice tokenizer = {};
   LoadedModel::Options options = {};
   bool json = false;
+  int ranks = 0;                        // 0: one computes alone
   int64_t limit = ValidationRows::all;  // rows
 };
 
@@ -41,9 +46,14 @@ LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
   options.dtype = *parse<DType>(a.dtype);
   options.device = device_of(a.device);
+  const int ranks = std::max(a.ranks, 1);
+  check(a.ranks == 0 || options.device.type == DeviceType::cpu,
+        "--ranks on GPUs are not there yet; choose --device cpu, or leave --ranks out");
+  if (a.ranks > 0 && options.threads == 0) options.threads = std::max(usable_cores() / ranks, 1);
   if (!a.memory.empty()) {
     const size_t asked = parse_bytes(a.memory);
-    const RunRequest limit{.device = options.device, .capacity = device_memory(options.device)};
+    RunRequest limit{.device = options.device, .capacity = device_memory(options.device)};
+    divide_memory(limit, ranks);
     options.memory = std::min(asked, limit.capacity);
     const std::string words = lowered_budget(asked, limit);
     if (!words.empty()) logger().warn("{}", words);
@@ -59,15 +69,16 @@ void check_finite(double loss, const ModelFile& file) {
 }
 
 // On standard error: the result alone is on standard output.
-void tell_plan(const LoadedModel& model) {
+void tell_plan(const LoadedModel& model, int ranks = 0) {
   if (!model.planned()) return;
   const auto& [rows, plan, foretold] = *model.planned();
   const auto in_chunks = [](int64_t n) {
     return n == 0 ? std::string("all rows at once") : fmt::format("{} rows at a time", n);
   };
   const std::string line =
-      fmt::format("foretold peak {} ({} bytes), {} a batch: the loss of {}, MLPs of {}",
+      fmt::format("foretold peak {} ({} bytes){}, {} a batch: the loss of {}, MLPs of {}",
                   format_bytes(foretold.memory.peak), foretold.memory.peak,
+                  ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "",
                   format_seconds(foretold.seconds), in_chunks(rows.loss), in_chunks(rows.mlp));
   fmt::print(stderr, "{}\n", wrapped(line, terminal_width(STDERR_FILENO)));
 }
@@ -75,6 +86,33 @@ void tell_plan(const LoadedModel& model) {
 LoadedModel load(const ModelFile& file, const LoadedModel::Options& options) {
   CommandWork work("preparing the model");
   return LoadedModel(file, options, work.loading());
+}
+
+using OnRows = std::function<void(int64_t done)>;
+
+double loss_of(const ModelFile& file, const LoadedModel::Options& options,
+               const ValidationRows& rows, const OnRows& on_rows) {
+  LoadedModel evaluation = load(file, options);
+  tell_plan(evaluation);
+  return evaluation.evaluator().mean_loss(rows, on_rows);
+}
+
+// Threads of this program, each with the model, share the batches; rank 0 alone tells of it.
+double loss_of_ranks(int ranks, const ModelFile& file, const LoadedModel::Options& options,
+                     const ValidationRows& rows, const OnRows& on_rows) {
+  double loss = 0;
+  run_ranks(ranks, [&](const std::shared_ptr<Communicator>& own) {
+    LoadedModel::Options of_rank = options;
+    of_rank.ranks = own;
+    if (own->rank() == 0) {
+      LoadedModel evaluation = load(file, of_rank);
+      tell_plan(evaluation, ranks);
+      loss = evaluation.evaluator().mean_loss(rows, on_rows);
+    } else {
+      LoadedModel(file, of_rank).evaluator().mean_loss(rows);
+    }
+  });
+  return loss;
 }
 
 void measure_loss(const EvalArguments& a, const ModelFile& file,
@@ -105,11 +143,11 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   check(options.seq > 0, "--seq must be above 0, not ", options.seq);
   const ValidationRows rows(tokens, options.seq, a.limit);
   options.batch = std::min(options.batch, rows.rows());
-  LoadedModel evaluation = load(file, options);
-  tell_plan(evaluation);
-  const double loss = evaluation.evaluator().mean_loss(rows, [&](int64_t done) {
+  const OnRows on_rows = [&](int64_t done) {
     measuring(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
-  });
+  };
+  const double loss = a.ranks > 0 ? loss_of_ranks(a.ranks, file, options, rows, on_rows)
+                                  : loss_of(file, options, rows, on_rows);
   measuring.clear();
   check_finite(loss, file);
   const double perplexity = std::exp(loss);
@@ -157,6 +195,8 @@ void evaluate(const EvalArguments& a) {
   const auto questions = std::ranges::find_if(data, has_questions);
   const bool as_text = a.format == DataFormat::text;
   if (as_text || questions == data.end()) return measure_loss(a, file, data);
+  check(a.ranks == 0, "--ranks is for rows of text or tokens, whose batches ranks share, and ",
+        questions->string(), " has multiple-choice questions; leave it out");
   check(a.limit == ValidationRows::all, "--limit is for rows of text or tokens, and ",
         questions->string(), " has multiple-choice questions; leave it out");
   check(data.size() == 1, questions->string(),
@@ -188,6 +228,11 @@ std::function<int()> add_eval(CLI::App& app) {
                  "Rows of the data to read, evenly spread and always the same; 0: all")
       ->check(validator(at_least(0)))
       ->capture_default_str();
+  app.add_option("--ranks", a->ranks,
+                 "Number of ranks, threads of this program that share the batches, each with the "
+                 "weights, a --memory and --threads of its own, by default its part of the "
+                 "machine: the loss is the same on any number of them")
+      ->check(validator(at_least(1, SumRanks::max_ranks)));
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_setting(app, "device", a->device);

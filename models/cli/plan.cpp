@@ -74,6 +74,8 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
   std::optional<SplitChoice> split = choose_split(o, machine, memory, sample);
   RunRequest request = request_of(o, machine, given);
   limit_memory(request, absent.memory, o.memory, machine);
+  const bool is_cpu = std::holds_alternative<CpuArchitecture>(machine.architecture);
+  if (is_cpu && absent.memory) divide_memory(request, machine.mesh.ranks);
   return {machine, request, std::move(split)};
 }
 

@@ -14,6 +14,7 @@
 #include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/plan_words.h"
+#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -110,11 +111,23 @@ std::string evaluation_words(const ChunkRows& rows) {
                                                  : loss + " and " + mlps);
 }
 
+// Empty if the ranks have processors enough.
+std::string crowd_words(const RunOptions& o) {
+  const int threads = o.threads * o.sharers, processors = usable_cores();
+  if (threads <= processors) return "";
+  const auto count = [](int n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  return fmt::format("{} threads of {} on {}: slower than foretold", threads,
+                     count(o.sharers, "rank"), count(processors, "processor"));
+}
+
 // What is kept for backward, and where.
 std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   std::string lines;
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
   if (run.exchange) say(division_in_words(*run.exchange));
+  if (const std::string crowd = crowd_words(o); !crowd.empty()) say(crowd);
   if (const int64_t rows = run.chunks.loss_rows)
     say(fmt::format("the loss in chunks of {} rows", rows));
   if (const int64_t rows = run.chunks.mlp_rows) say(fmt::format("MLPs in chunks of {} rows", rows));

@@ -66,6 +66,7 @@ LoadedModel::LoadedModel(const ModelFile& file, const Options& options, const Fi
     stream_ = open_stream_for([&](Stream& s) { rehearse_evaluation(shape, plan_, s); },
                               options_.device, options_.threads);
   }
+  stream_->join(options_.ranks);
   use_tuned_products(*stream_);
   work_ = std::make_unique<Evaluation>(shape, plan_, *stream_);
   file.load(*work_->model, loading);

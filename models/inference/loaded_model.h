@@ -20,6 +20,7 @@ class LoadedModel {
     Device device = {};
     int threads = 0;    // of a CPU; 0: one per usable core
     size_t memory = 0;  // budget in bytes; 0: what 512 rows of logits at a time need
+    std::shared_ptr<Communicator> ranks = {};  // that share batches with this one
   };
 
   // Throws if the options or the file's tensors do not suit the model, or if memory does not

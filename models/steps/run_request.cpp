@@ -35,6 +35,7 @@ void limit_to(RunRequest& request, std::optional<size_t> memory, size_t budget) 
       memory ? *memory - std::min(*memory, request.program_bytes) : MetaStream::unlimited;
   request.steps.budget = std::min(budget, request.capacity);
   request.steps.free = request.capacity;
+  request.ranks = 1;
 }
 
 }  // namespace
@@ -57,15 +58,18 @@ void limit_memory(RunRequest& request, std::optional<size_t> memory, size_t budg
 
 std::string lowered_budget(size_t asked, const RunRequest& request) {
   if (asked <= request.capacity) return {};
-  return sentence("the budget of ", format_bytes(asked), " is more than the ",
-                  format_bytes(request.capacity), " that the ",
+  const bool is_of_ranks = request.ranks > 1;
+  return sentence("the budget of ", format_bytes(asked),
+                  is_of_ranks ? sentence(" of each of ", request.ranks, " ranks") : "",
+                  " is more than the ", format_bytes(request.capacity), " that the ",
                   request.device ? "device" : "machine", " has for it, and becomes that");
 }
 
 std::string warn_of_memory(const PlannedSteps& planned, const RunRequest& request) {
   if (!request.device || request.device->type != DeviceType::cpu) return {};
   const Report& foretold = planned.foretold;
-  const size_t expected = foretold.memory.peak + foretold.host.peak + request.program_bytes;
+  const size_t of_rank = foretold.memory.peak + foretold.host.peak;
+  const size_t expected = request.ranks * of_rank + request.program_bytes;
   const size_t available = available_host_memory();
   if (planned.refusal || expected <= available) return {};
   return sentence("this run is expected to take ", format_bytes(expected),

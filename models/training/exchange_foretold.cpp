@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/planner/report/exposed_exchanges.h"
+#include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -33,6 +34,15 @@ size_t max_bytes_of_exchanges(const AllocationHistory& history) {
     most = std::max(most, live);
   }
   return most;
+}
+
+uint64_t hash_of_layout(const AllocationHistory& history) {
+  Hash hash;
+  for (const LoggedAllocation& a : history.all) {
+    hash.add(int64_t{a.address - history.all.front().address});
+    for (const size_t n : {a.bytes, a.birth, a.death}) hash.add(uint64_t{n});
+  }
+  return hash.state();
 }
 
 ExchangesOfAName& of_name(std::vector<ExchangesOfAName>& list, const char* name) {
@@ -66,6 +76,7 @@ size_t ExchangeForetold::sent(std::string_view name) const {
 
 ExchangeForetold exchanges_of(const RehearsedStep& step) {
   ExchangeForetold foretold;
+  Hash order;
   for (const TraceSpan& span : step.trace) {
     if (span.lane != TraceLane::exchange || span.activity == Activity::wait) continue;
     foretold.seconds += span.seconds();
@@ -75,9 +86,12 @@ ExchangeForetold exchanges_of(const RehearsedStep& step) {
     of.bytes += span.bytes;
     of.seconds += span.seconds();
     foretold.sent_bytes += span.bytes;
+    order.add(std::string_view(span.name));
   }
   foretold.exposed_seconds = exposed_exchange_seconds(step.trace);
   foretold.max_bytes = max_bytes_of_exchanges(step.allocations);
+  foretold.order = order.state();
+  foretold.layout = hash_of_layout(step.allocations);
   return foretold;
 }
 

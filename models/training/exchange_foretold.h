@@ -37,12 +37,15 @@ struct ExchangeForetold {
   std::vector<ExchangesOfAName> list = {};  // by their first exchange
   size_t max_bytes = 0;  // of the device that exchanges hold (Purpose::exchange) at any time
   std::vector<size_t> peaks = {};  // of each rank, if they differ
+  // Hashes of what is the same on all ranks: the exchanges' names in their order, and where and
+  // when the step has memory.
+  uint64_t order = 0, layout = 0;
 
   size_t sent(std::string_view name) const;  // by exchanges whose name begins so
 };
 
 // Of the step of a rank with all its micro-batches, rehearsed with RehearsalOptions::allocations:
-// the members from `sent_bytes` to `max_bytes`.
+// the members from `sent_bytes` to `max_bytes`, and the hashes.
 ExchangeForetold exchanges_of(const RehearsedStep&);
 
 // "8 ranks of h200", "4 ranks by torchrun of h200", "16 ranks of h200, 8 on a machine".

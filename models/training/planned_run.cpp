@@ -87,15 +87,6 @@ bool is_plan(const std::filesystem::path& file) {
   }
 }
 
-// The ranks of a machine share its memory.
-void divide_memory(RunRequest& request, int ranks) {
-  if (ranks < 2) return;
-  const auto count = static_cast<size_t>(ranks);
-  request.capacity /= count;
-  request.steps.free = std::min(request.steps.free, request.capacity);
-  request.steps.budget = std::min(request.steps.budget, request.capacity);
-}
-
 size_t bucket_bytes(const TrainingConfig& config) {
   MetaStream stream{Machine{}};
   TrainedModel model(config, Plan{}, stream);
@@ -154,6 +145,15 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
   limit_memory(request, o.device, o.memory, machine);
   divide_memory(request, o.training.ranks);
   return request;
+}
+
+void divide_memory(RunRequest& request, int ranks) {
+  if (ranks < 2) return;
+  const auto count = static_cast<size_t>(ranks);
+  request.ranks = count;
+  request.capacity /= count;
+  request.steps.free = std::min(request.steps.free / count, request.capacity);
+  request.steps.budget = std::min(request.steps.budget, request.capacity);
 }
 
 CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>& given) {

@@ -30,6 +30,8 @@ StepPlans make_plans(const TrainingConfig&, const Policy& = {}, const Machine& =
 // or on a cpu, whose host has the same memory, values are only offloaded if the options say so.
 // The run must fit into the options' device.
 RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
+// Leaves each of the ranks of a machine its part of the memory.
+void divide_memory(RunRequest&, int ranks);
 // Measures the kernels of the step of that request, on a sample of the model
 // (calibration_samples.h), with the table in the user's cache.  Nothing is measured for a run that
 // cannot fit.

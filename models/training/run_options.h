@@ -48,6 +48,7 @@ struct RunOptions {
   std::string device_name = {};  // as given; empty: the default device
   bool graph = true;             // capture a step and replay it, where the device can
   int threads = 0;               // of a rank; 0: one per usable core, divided by the ranks
+  int sharers = 0;               // ranks that use the same processors; 0: none, or not here
   std::string mesh = {};         // of ranks, as given
   std::string ranks_as = {};     // "threads" or "processes"; empty: threads
   std::string meet = {};         // HOST:PORT of ranks that a launcher started; empty: its own

@@ -259,6 +259,7 @@ class Models(Files):
         tight = spool(*words, questions([0]), "--memory", "1kB")
         self.refused(tight, 1, "this evaluation", "in the budget")
         self.refused(spool(*words, questions([2])), 1, "question 0", "right one")
+        self.refused(spool(*words, questions([0]), "--ranks", 2), 1, "--ranks", "questions.bin")
         self.refused(spool(*words, questions([0]), "--seq", 3), 1, "beyond the 3")
         self.refused(spool(*words, questions([0]), self.text), 1, "without other files")
 

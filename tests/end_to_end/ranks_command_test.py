@@ -6,6 +6,7 @@ ranks_command_test.py PROGRAM [CASE...]
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -108,6 +109,42 @@ class Ranks(Folder):
         self.assertEqual(self.steps_with_numbers(log, 2), [2, 4, 4, 6, 6])
         status, printed, errors = spool("plot", log, "--out", self.folder / "page.html")
         self.assertEqual((status, errors), (0, ""))
+
+    def test_trace_exchanges_foretold_and_measured(self):
+        trace = self.folder / "trace.json"
+        status, printed, errors = self.train(*STEP, "--ranks", 2, "--trace", trace)
+        self.assertEqual(status, 0, errors)
+        said = re.search(r"foretold [^;]*, exposed exchanges .*s; measured .*, exposed exchanges .*s\n", printed)
+        self.assertTrue(said, printed)
+        traced = json.loads(trace.read_text())
+        for one in traced["otherData"].values():
+            self.assertGreater(one["exchange_seconds"], 0)
+            self.assertGreaterEqual(one["exposed_exchange_seconds"], 0)
+        gradients = [e["pid"] for e in traced["traceEvents"] if e["name"] == "gradients"]
+        self.assertEqual(len(set(gradients)), 2)
+        self.assertEqual(gradients.count(gradients[0]), gradients.count(gradients[-1]))
+
+    def test_evaluate_to_the_same_number(self):
+        out = self.run_on(2)
+        words = ["eval", "--model", out, "--data", self.text, "--batch", 3]
+        alone = spool(*words)
+        for ranks in [1, 2, 3]:
+            self.assertEqual(spool(*words, "--ranks", ranks), alone)
+        memory = ["--memory", "4MiB", "--json"]
+        plain, divided = spool(*words, *memory), spool(*words, *memory, "--ranks", 2)
+        self.assertEqual(divided[:2], plain[:2])
+        self.assertIn("of each of 2 ranks", divided[2])
+        self.refused(spool(*words, "--ranks", 65), 2, "--ranks")
+        self.refused(spool(*words, "--ranks", 2, "--memory", "1kB"), 1, "budget")
+
+    def test_say_when_they_crowd_the_processors(self):
+        cores = len(os.sched_getaffinity(0))
+        crowded = self.train(*STEP, "--ranks", 2, "--threads", cores, "--dry-run")[1]
+        self.assertIn(f"{2 * cores} threads of 2 ranks on ", crowded)
+        self.assertNotIn("slower than foretold", self.train(*STEP, "--ranks", 1, "--dry-run")[1])
+        status, _, errors = self.train(*STEP, "--ranks", 4, "--memory", "1000TiB", "--dry-run")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("of each of 4 ranks is more than", errors)
 
     def test_say_when_the_order_of_sums_changes(self):
         self.run_on(None, "--checkpoint-every", 2, name="run", steps=4)

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "spool/models/formats/checkpoint_mark.h"
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/json.h"
@@ -68,7 +69,9 @@ json plan_of(const RunSetup& run) {
   const Report& foretold = run.planned.foretold;
   return {{"plan", to_json(StoredPlan{.plan = run.planned.plans.step})},
           {"foretold peak", foretold.memory.peak},
-          {"foretold peak of the host", foretold.host.peak}};
+          {"foretold peak of the host", foretold.host.peak},
+          {"the exchanges of a step", hash_in_words(run.planned.exchange->order)},
+          {"the layout of a step", hash_in_words(run.planned.exchange->layout)}};
 }
 
 // Values that are objects are compared member by member, so that the first difference is named.
@@ -100,13 +103,13 @@ void give_part_of_machine(RunOptions& o, Communicator* ranks) {
   if (o.training.ranks == 0) return;
   check_setting(o.device.type == DeviceType::cpu, {"ranks", "device"},
                 "ranks on GPUs are not there yet; choose the cpu, or one GPU without ranks");
-  int sharers = o.training.ranks;
+  o.sharers = o.training.ranks;
   if (ranks) {
     const std::string own = own_processors();
     const std::vector<std::string> all = ranks->gather("processors", own);
-    sharers = static_cast<int>(std::ranges::count(all, own));
+    o.sharers = static_cast<int>(std::ranges::count(all, own));
   }
-  if (o.threads == 0) o.threads = std::max(usable_cores() / sharers, 1);
+  if (o.threads == 0) o.threads = std::max(usable_cores() / o.sharers, 1);
 }
 
 void share_split(RunSetup& run) {

@@ -2,6 +2,9 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+
+#include "spool/planner/report/exposed_exchanges.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/units.h"
 
@@ -9,6 +12,13 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Empty without ranks.
+std::string exposed_exchanges(const std::vector<TraceSpan>& spans) {
+  const bool has_exchanges =
+      std::ranges::any_of(spans, [](auto& s) { return s.lane == TraceLane::exchange; });
+  return has_exchanges ? format_seconds(exposed_exchange_seconds(spans)) : "";
+}
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
@@ -45,6 +55,10 @@ std::string StepTrace::write(int64_t step) const {
   for (const NamedTrace& trace : traces_) {
     text += fmt::format(" {} {}, exposed copies {} of it;", trace.name,
                         format_seconds(seconds(trace.spans)), percent(exposed_copies(trace.spans)));
+    const std::string exposed = exposed_exchanges(trace.spans);
+    if (exposed.empty()) continue;
+    text.pop_back();
+    text += fmt::format(", exposed exchanges {};", exposed);
   }
   text.pop_back();
   return text;

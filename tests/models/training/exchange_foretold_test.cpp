@@ -116,6 +116,12 @@ TEST(ExchangeForetold, IsSummedFromARehearsedStep) {
   EXPECT_EQ(of.seconds, 3);
   EXPECT_EQ(of.exposed_seconds, 0.5);
   EXPECT_EQ(of.max_bytes, 150u);
+  EXPECT_EQ(exchanges_of(step).order, of.order);
+  EXPECT_EQ(exchanges_of(step).layout, of.layout);
+  step.allocations.all.back().bytes += 1;
+  EXPECT_NE(exchanges_of(step).layout, of.layout);
+  std::swap(step.trace[2], step.trace[5]);
+  EXPECT_NE(exchanges_of(step).order, of.order);
   ASSERT_EQ(of.list.size(), 2u);
   EXPECT_EQ(of.list[0].count, 2u);
   EXPECT_EQ(of.list[0].bytes, 30u);
