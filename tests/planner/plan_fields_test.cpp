@@ -76,7 +76,7 @@ TEST_F(PlanFields, NamesAnImpossibleOffload) {
   const std::string rest = R"(, "placement": {"values": 3, "offload": [2]},
                               "tape_fingerprints": ["0000000000000001"])";
   for (const auto& [offload, words] : all) {
-    expect_fields_refused("\"offloads\": [" + offload + "]" + rest, words);
+    expect_fields_refused(sentence("\"offloads\": [", offload, "]", rest), words);
   }
 }
 

@@ -20,7 +20,8 @@ template <class T, class Draw>
 std::vector<T> in_runs(Random& random, int count, Draw draw) {
   std::vector<T> all;
   while (std::ssize(all) < count) {
-    all.insert(all.end(), static_cast<size_t>(1 + below(random, 9)), draw());
+    const int run = 1 + below(random, 9);
+    all.insert(all.end(), static_cast<size_t>(run), draw());
   }
   all.resize(static_cast<size_t>(count));
   return all;
