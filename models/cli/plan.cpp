@@ -97,14 +97,9 @@ Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>&
                                : place_elsewhere(flags, o, given, sample);
 }
 
-// A machine that is named may have ranks; then micro-batches are as many as they can share.
-void take_ranks(const PlanFlags& flags, RunOptions& o) {
-  if (flags.machine == here) return;
-  const int ranks = machine_from_text(flags.machine).machine.mesh.ranks;
-  if (ranks == 0 || o.training.ranks > 0) return;
-  o.training.ranks = ranks;
-  if (o.given.contains("accumulate") || o.tokens_per_step) return;
-  o.training.accumulate = round_up(o.training.accumulate, int64_t{ranks});
+// Those of a machine that is named, which need no flag of their own; 0 if it has none.
+int ranks_of_machine(const PlanFlags& flags) {
+  return flags.machine == here ? 0 : machine_from_text(flags.machine).machine.mesh.ranks;
 }
 
 // What is wrong with the text of a machine; a file is read later.
@@ -164,13 +159,12 @@ void warn(const std::string& words) {
 }
 
 int plan(const PlanFlags& flags, const CLI::App& command) {
-  RunOptions o = options_of(command);
+  RunOptions o = options_of(command, ranks_of_machine(flags));
   const bool reports = !flags.json.empty() || !o.report.empty();
   if (reports) check_can_be_stored(o);
   check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
-  take_ranks(flags, o);
   o.training.validate();
   const auto [machine, request, split] = place_of(flags, o, given_plan, sample);
   auto planning = std::make_optional<CommandWork>("planning");

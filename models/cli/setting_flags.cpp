@@ -55,10 +55,10 @@ void add_settings(CLI::App& app, std::initializer_list<const Settings*> tables) 
   app.footer(with_flags(table_of_presets()));
 }
 
-RunOptions options_of(const CLI::App& command, int launched_ranks) {
+RunOptions options_of(const CLI::App& command, int ranks) {
   GivenTexts texts = given_texts(command);
-  if (launched_ranks > 0 && !texts.contains("mesh")) {
-    texts.try_emplace("ranks", std::vector{std::to_string(launched_ranks)});
+  if (ranks > 0 && !texts.contains("mesh")) {
+    texts.try_emplace("ranks", std::vector{std::to_string(ranks)});
   }
   return run_options(texts, flag_of);
 }

@@ -26,7 +26,8 @@ CLI::Option* add_setting(CLI::App& app, const char* key, T& variable) {
 }
 
 // The options of a run that the flags of a command say, all of which are settings or of no run.
-// Throws if flags contradict each other.  Ranks that a launcher started need no flag.
-RunOptions options_of(const CLI::App& command, int launched_ranks = 0);
+// Throws if flags contradict each other.  Ranks that a launcher started, or a machine has, need no
+// flag; 0: there are none.
+RunOptions options_of(const CLI::App& command, int ranks = 0);
 
 }  // namespace spool

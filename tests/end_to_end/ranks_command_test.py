@@ -177,6 +177,16 @@ class Ranks(Folder):
         self.assertEqual(self.train(*STEP, "--ranks", 4, "--log", log, out=self.folder / "b")[0], 0)
         self.assertEqual({e["peak_bytes"] for e in self.log(log) if "loss" in e}, {self.foretold(printed)})
 
+    def test_of_a_machine_that_is_named_need_no_flag(self):
+        plan = ["plan", *SHAPE, "--machine"]
+        status, printed, errors = spool(*plan, "2x4xh200", "--zero", 1)
+        self.assertEqual(status, 0, errors)
+        self.assertIn("on 8 ranks of h200", printed)
+        self.assertIn("ZeRO 1: state divided", printed)
+        self.refused(spool(*plan, "8xh200", "--ranks", 4), 1, "4 is not the number of ranks", "has 8")
+        self.refused(spool(*plan, "8xh200", "--accumulate", 3), 1, "1 or 3 ranks", "not 8")
+        self.refused(spool(*plan, "h200", "--zero", 1), 1, "--zero", "--ranks")
+
     def test_draw_a_page_of_the_micro_batches_of_one(self):
         for command in [["plan", *SHAPE], ["train", *SHAPE, "--data", self.text, "--out", self.out]]:
             page = self.folder / f"{command[0]}.html"
