@@ -133,6 +133,8 @@ class Calibrator {
       if (const std::optional<Chosen> chosen = wanted_sample(found_.machine)) {
         measure_sample(*chosen);
       }
+    } catch (const RankEnded&) {
+      throw;
     } catch (const Error& error) {
       if (request_.renewal != Renewal::keep) throw;
       request_.say(sentence("kernels could not be measured, and are foretold from the machine's ",

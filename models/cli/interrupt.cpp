@@ -18,12 +18,12 @@ void interrupt(int signal) {
 
 void hang_up(int /*signal*/) { seen = true; }
 
+}  // namespace
+
 bool is_ignored(int signal) {
   struct sigaction action = {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
-
-}  // namespace
 
 void catch_interrupts() {
   // Without SA_RESTART, so that a signal ends a wait for input.

@@ -233,7 +233,9 @@ int main(int argc, char** argv) {
   add("plot", "Draw the losses and the speed of runs", add_plot);
   add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);
   if (const std::optional<int> code = parse_words(app, argc, argv)) return *code;
+  const bool has_been_said = launched && launched->launcher == "spool";  // by what started it
   for (const CLI::App* command : app.get_subcommands()) {
+    if (has_been_said) break;
     for (const std::string& words : repeated_flags(*command)) spool::logger().warn("{}", words);
   }
   return run_command(commands);

@@ -75,7 +75,7 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
   RunRequest request = request_of(o, machine, given);
   limit_memory(request, absent.memory, o.memory, machine);
   const bool is_cpu = std::holds_alternative<CpuArchitecture>(machine.architecture);
-  if (is_cpu && absent.memory) divide_memory(request, machine.mesh.ranks);
+  if (is_cpu && machine.mesh.ranks > 1) request.ranks = static_cast<size_t>(machine.mesh.ranks);
   return {machine, request, std::move(split)};
 }
 

@@ -50,7 +50,7 @@ int train_unlaunched(const RunOptions& o) {
 // A rank above 0 that cannot begin tells it to rank 0, which mostly has the same to say, and then
 // does not listen.
 int train_launched(const CLI::App& command, const LaunchedRank& launched) {
-  constexpr double patience = 3;  // seconds
+  constexpr double patience = 4;  // seconds; mpirun has ended this rank by then if rank 0 failed
   std::optional<MeetingPlace> place;
   std::optional<RunOptions> o;
   try {
@@ -58,8 +58,10 @@ int train_launched(const CLI::App& command, const LaunchedRank& launched) {
     o = options_to_train(command, launched);
   } catch (const Error& e) {
     if (launched.rank == 0) throw;
-    if (place) refuse_to_meet(*place, launched.rank, launched.size, e.what(), patience);
-    return 1;
+    const bool is_told =
+        place && refuse_to_meet(*place, launched.rank, launched.size, e.what(), patience);
+    if (is_told || launched.launcher != "mpirun") return 1;
+    throw Error(e.kind(), sentence("rank ", launched.rank, ": ", e.what()), e.fields());
   }
   if (o->dry_run) return launched.rank > 0 ? 0 : train_alone(*o);
   return train_as_rank(*o, launched, *place);

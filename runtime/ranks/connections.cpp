@@ -15,13 +15,10 @@
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/ranks/timeout.h"
+#include "spool/runtime/trace.h"
 
 namespace spool {
 namespace {
-
-double connection_clock() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // A connection to a socket of the abstract namespace, whose name the kernel chose.
 sockaddr_un address_of(std::string_view name) {
@@ -83,7 +80,7 @@ class Callers {
   void answer(double until) {
     for (;;) {
       pollfd polled = {*listener_, POLLIN, 0};
-      const double left = std::max(0.0, until - connection_clock());
+      const double left = std::max(0.0, until - host_clock());
       const bool came = ::poll(&polled, 1, static_cast<int>(left * 1000)) > 0;
       if (!came) {
         throw RankEnded("a rank disappeared as the ranks met",
@@ -127,7 +124,7 @@ Connections connect_ranks(const MeetingPlace& place, int rank, int size,
     const std::string& said = all[static_cast<size_t>(r)];
     callers.call(r, said.substr(0, said.find('/')));
   }
-  const double until = connection_clock() + rank_timeout();
+  const double until = host_clock() + rank_timeout();
   for (int left = 2 * (size - 1 - rank); left > 0; --left) callers.answer(until);
   return callers.take();
 }

@@ -14,7 +14,8 @@ namespace {
 std::shared_ptr<Communicator> join_by_mpi(const LaunchedRank& own, std::string* why_not) {
   const std::string mpi = mpi_in_words();
   const bool is_started_by_open_mpi = own_environment("OMPI_COMM_WORLD_SIZE") != nullptr;
-  if (mpi.starts_with("Open MPI") == is_started_by_open_mpi) return ranks_of_mpi(own.size, why_not);
+  const bool is_alike = mpi.starts_with("Open MPI") == is_started_by_open_mpi;
+  if (is_alike || mpi.starts_with("no MPI")) return ranks_of_mpi(own.size, why_not);
   *why_not = sentence(mpi, ", whose mpirun did not start them");
   return nullptr;
 }

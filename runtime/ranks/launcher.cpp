@@ -13,20 +13,17 @@ namespace spool {
 namespace {
 
 struct LauncherVariables {
-  const char *launcher, *rank, *size, *local_rank, *local_size;
+  const char *launcher, *rank, *size;
   bool rank_alone_counts;  // else the size decides: Slurm sets the rank in batch scripts, too
 };
 
 // The innermost first.
 constexpr LauncherVariables launchers[] = {
-    {"spool", rank_variables::rank, rank_variables::ranks, rank_variables::rank,
-     rank_variables::ranks, true},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", true},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", true},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", true},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
-     false},
+    {"spool", rank_variables::rank, rank_variables::ranks, true},
+    {"torchrun", "RANK", "WORLD_SIZE", true},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", true},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", false},
 };
 
 std::optional<int> number_in(std::string_view digits) {
@@ -116,9 +113,7 @@ std::optional<LaunchedRank> rank_of_launcher(const Environment& of) {
           rank ? names.size : names.rank, " is not; ", names.launcher, " sets both");
     const LaunchedRank found{.launcher = names.launcher,
                              .rank = number_of(names.rank, rank),
-                             .size = number_of(names.size, size),
-                             .local_rank = number_if_set(of, names.local_rank),
-                             .local_size = number_if_set(of, names.local_size)};
+                             .size = number_of(names.size, size)};
     check(found.rank < found.size, names.rank, " is ", found.rank, ", and ", names.size, " ",
           found.size, ": ranks count from 0");
     if (found.size > 1) return found;

@@ -14,8 +14,6 @@ namespace spool {
 struct LaunchedRank {
   std::string launcher;  // "torchrun", "mpirun", "srun", or "spool", which starts its own ranks
   int rank = 0, size = 1;
-  std::optional<int> local_rank = {};  // on this machine
-  std::optional<int> local_size = {};
 };
 
 // Null for a variable that is not set.

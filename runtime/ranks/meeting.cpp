@@ -16,6 +16,7 @@
 #include "spool/runtime/check.h"
 #include "spool/runtime/ranks/communicator.h"
 #include "spool/runtime/ranks/descriptor.h"
+#include "spool/runtime/trace.h"
 #include "spool/runtime/version.h"
 
 namespace spool {
@@ -24,10 +25,6 @@ namespace {
 constexpr size_t longest_line = 1 << 20;
 constexpr double patience_with_refusal = 3;  // seconds
 constexpr std::string_view greeting = "spool-meeting ", cannot_begin = "cannot-begin:";
-
-double meeting_clock() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string name_of(const MeetingPlace& place) {
   return place.host.empty() ? "the Unix socket of job '" + place.job + "'"
@@ -115,10 +112,10 @@ class Host {
 
   std::vector<std::string> wait(const MeetingPatience& patience) {
     const Descriptor listener = listen_at(place_);
-    const double begin = meeting_clock();
+    const double begin = host_clock();
     bool told = false;
     while (!absent().empty()) {
-      const double waited = meeting_clock() - begin;
+      const double waited = host_clock() - begin;
       if (!refusal_.empty() && waited >= patience_with_refusal) break;
       check(waited < patience.end, absent(), " did not come to ", name_of(place_), " within ",
             patience.end, " s");
@@ -197,7 +194,7 @@ class Host {
   std::string refusal_;  // of a rank that cannot begin; the others are awaited, so that they end
 };
 
-Descriptor connect_to(const MeetingPlace& place, double end) {
+Descriptor connect_to(const MeetingPlace& place, double end, RankLoss loss) {
   while (true) {
     Descriptor socket;
     const bool is_there =
@@ -206,7 +203,9 @@ Descriptor connect_to(const MeetingPlace& place, double end) {
           return ::connect(*socket, at, bytes) == 0;
         });
     if (is_there) return socket;
-    check(meeting_clock() < end, "rank 0 did not come to ", name_of(place), " in time");
+    if (host_clock() > end) {
+      throw RankEnded(sentence("rank 0 did not come to ", name_of(place), " in time"), loss);
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
@@ -220,7 +219,7 @@ std::string hello(const MeetingPlace& place, int rank, int size, const std::stri
 bool refuse_to_meet(const MeetingPlace& place, int rank, int size, const std::string& why,
                     double patience) {
   try {
-    const Descriptor rank_0 = connect_to(place, meeting_clock() + patience);
+    const Descriptor rank_0 = connect_to(place, host_clock() + patience, RankLoss::another_tells);
     std::string line = sentence(cannot_begin, " ", why);
     std::ranges::replace(line, '\n', ' ');
     send_line(*rank_0, hello(place, rank, size, line));
@@ -233,15 +232,16 @@ bool refuse_to_meet(const MeetingPlace& place, int rank, int size, const std::st
 std::vector<std::string> meet(const MeetingPlace& place, int rank, int size, const std::string& own,
                               const MeetingPatience& patience) {
   if (rank == 0) return Host(place, size, own).wait(patience);
-  const double end = meeting_clock() + patience.end;
-  Caller rank_0{connect_to(place, end), ""};
+  // Rank 0, whose time is over first, says who did not come, and rank 1 that rank 0 did not.
+  const double end = host_clock() + patience.end + 2;
+  const RankLoss loss = rank == 1 ? RankLoss::absent : RankLoss::another_tells;
+  Caller rank_0{connect_to(place, end, loss), ""};
   send_line(*rank_0.socket, hello(place, rank, size, own));
   std::string& said = rank_0.said;
   while (said.empty() || said.back() != '\n') {
     pollfd polled = {*rank_0.socket, POLLIN, 0};
     ::poll(&polled, 1, /*ms=*/100);
-    check(meeting_clock() < end, "the ranks did not all come to ", name_of(place), " within ",
-          patience.end, " s");
+    if (host_clock() > end) throw RankEnded("the ranks did not all come to " + name_of(place));
     char some[4096];
     const ssize_t n = ::recv(*rank_0.socket, some, sizeof some, MSG_DONTWAIT);
     const bool goes_on = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));

@@ -16,20 +16,17 @@
 #include <string_view>
 
 #include "spool/runtime/check.h"
+#include "spool/runtime/trace.h"
 
 namespace spool {
 namespace {
 
-constexpr double seconds_between_lines = 0.25;
+constexpr double seconds_between_lines = 0.25, least_seconds_between = 0.05;
 
 // How a rank ends: by an error of its own, as another ended, because it lost others, or, in no
 // line, without a word.
 constexpr std::string_view failed = "failed", followed = "followed", lost_gone = "gone",
                            lost_absent = "absent", vanished = "vanished";
-
-double watch_clock() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 void open_pipe(Descriptor& read, Descriptor& write) {
   std::array<int, 2> ends = {-1, -1};
@@ -72,7 +69,7 @@ PeerWatch::~PeerWatch() { ring(stop_write_); }
 void PeerWatch::is_doing(const std::string& what) {
   const std::lock_guard lock(mutex_);
   doing_ = what;
-  tell("doing " + doing_);
+  if (host_clock() - told_ > least_seconds_between) tell_what_it_does();
 }
 
 void PeerWatch::end(const std::string& why) {
@@ -93,16 +90,19 @@ void PeerWatch::tell(const std::string& text) {
   }
 }
 
+void PeerWatch::tell_what_it_does() {
+  if (has_told_end_) return;
+  told_ = host_clock();
+  tell("doing " + doing_);
+}
+
 void PeerWatch::run() {
-  double told = 0, last = watch_clock();
+  double last = host_clock();
   for (;;) {
     std::vector<pollfd> polled;
     {
       const std::lock_guard lock(mutex_);
-      if (watch_clock() - told >= seconds_between_lines && !has_told_end_) {
-        told = watch_clock();
-        tell("doing " + doing_);
-      }
+      if (host_clock() - told_ >= seconds_between_lines) tell_what_it_does();
       for (const Peer& peer : peers_) {
         polled.push_back({peer.end.empty() ? *peer.connection : -1, POLLIN, 0});
       }
@@ -111,7 +111,7 @@ void PeerWatch::run() {
     ::poll(polled.data(), polled.size(), /*ms=*/100);
     if (polled.back().revents) return;
     const std::lock_guard lock(mutex_);
-    const double now = watch_clock(), passed = std::min(now - last, seconds_between_lines);
+    const double now = host_clock(), passed = std::min(now - last, seconds_between_lines);
     last = now;
     for (size_t r = 0; r < peers_.size(); ++r) {
       peers_[r].silence += passed;  // not the time in which this process itself was stopped

@@ -55,6 +55,7 @@ class PeerWatch {
 
   void run();
   void tell(const std::string& line);
+  void tell_what_it_does();
   void read(Peer&);
   void take_line(Peer&, const std::string& line);
   bool is_lowest_without(const std::set<int>& lost) const;
@@ -66,6 +67,7 @@ class PeerWatch {
   int rank_;
   std::vector<Peer> peers_;
   std::string doing_;
+  double told_ = 0;  // when it last said so
   bool has_told_end_ = false;
   std::string how_;  // this one ends, if it follows another: a word and the ranks that are lost
   Descriptor bell_read_, bell_write_, stop_read_, stop_write_;

@@ -14,6 +14,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "spool/models/cli/interrupt.h"
@@ -38,15 +39,15 @@ std::vector<std::string> own_words() {
 }
 
 // Only a child of one thread may do this much before exec.
-[[noreturn]] void become_rank(int rank, int ranks, pid_t parent, std::vector<char*>& words,
-                              const sigset_t& mask) {
+[[noreturn]] void become_rank(int rank, int ranks, pid_t parent, const std::string& job,
+                              std::vector<char*>& words, const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);  // the terminal's signals come through the parent alone
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::setenv(rank_variables::rank, std::to_string(rank).c_str(), 1);
   ::setenv(rank_variables::ranks, std::to_string(ranks).c_str(), 1);
-  ::setenv(rank_variables::job, ("process-" + std::to_string(parent)).c_str(), 1);
+  ::setenv(rank_variables::job, job.c_str(), 1);
   ::execv("/proc/self/exe", words.data());
   ::_exit(127);
 }
@@ -55,16 +56,21 @@ class RankProcesses {
  public:
   explicit RankProcesses(int ranks) : words_(own_words()) {
     ::sigemptyset(&watched_);
-    for (const int signal : passed_on) ::sigaddset(&watched_, signal);
+    for (const int signal : passed_on) {
+      if (!is_ignored(signal)) ::sigaddset(&watched_, signal);
+    }
+    ::signal(SIGCHLD, SIG_DFL);  // ignored, as some programs leave it, it would hide how ranks end
     for (const int signal : {SIGTSTP, SIGCHLD}) ::sigaddset(&watched_, signal);
     ::sigprocmask(SIG_BLOCK, &watched_, &mask_);
     std::vector<char*> words;
     for (std::string& word : words_) words.push_back(word.data());
     words.push_back(nullptr);
     const pid_t parent = ::getpid();
+    // Others of this number, as in other containers, have other jobs.
+    const std::string job = sentence("process-", parent, "-", std::random_device()());
     for (int r = 0; r < ranks; ++r) {
       const pid_t child = ::fork();
-      if (child == 0) become_rank(r, ranks, parent, words, mask_);
+      if (child == 0) become_rank(r, ranks, parent, job, words, mask_);
       if (child < 0) refuse_to_start(r, errno);
       living_.push_back(child);
       ranks_.push_back(child);
@@ -112,11 +118,13 @@ class RankProcesses {
   bool reap() {
     int status = 0;
     const pid_t child = ::waitpid(-1, &status, WNOHANG);
+    if (child < 0 && errno == ECHILD) living_.clear();
     if (child <= 0) return false;
     std::erase(living_, child);
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int code = signal ? 1 : WEXITSTATUS(status);
-    if (was_signalled_ && (signal || code == stopped_by_a_signal)) {
+    const bool is_passed_on = std::ranges::find(passed_on, signal) != std::end(passed_on);
+    if (was_signalled_ && (is_passed_on || code == stopped_by_a_signal)) {
       code_ = code_ ? code_ : stopped_by_a_signal;
       if (signal && !ended_badly_) ended_badly_ = host_clock();
     } else if (code != 0) {

@@ -85,7 +85,8 @@ int train_as_rank(const RunOptions& o, const LaunchedRank& launched, const Meeti
     const bool is_stopped = train_with(o, own);
     return is_stopped || interrupted() ? stopped_by_a_signal : 0;
   } catch (const RankEnded& e) {
-    if (own) own->fail(e.what());
+    // The one that says why an end began has told the others.
+    if (own && e.loss() != RankLoss::another_tells) own->fail(e.what());
     return end_with_others(o, launched, e);
   } catch (const std::exception& e) {
     if (!own) throw;

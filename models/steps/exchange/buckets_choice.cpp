@@ -50,17 +50,16 @@ PlannedSteps plan_buckets(const RunSteps& run, const RunRequest& request, const 
   double fastest = all.front().foretold.seconds;
   for (auto buckets = choices.begin() + 1; buckets != choices.end(); ++buckets) {
     if (fastest <= alike * least) break;
-    PlannedSteps more = plan(*buckets);
-    add_search(more, all.back());
-    if (!fits(more, request, machine)) {
-      add_search(all.back(), more);
-      break;
-    }
-    fastest = std::min(fastest, more.foretold.seconds);
-    all.push_back(std::move(more));
+    all.push_back(plan(*buckets));
+    if (!fits(all.back(), request, machine)) break;
+    fastest = std::min(fastest, all.back().foretold.seconds);
   }
-  return *std::ranges::find_if(
+  const auto chosen = std::ranges::find_if(
       all, [&](const PlannedSteps& one) { return one.foretold.seconds <= alike * fastest; });
+  for (auto one = all.begin(); one != all.end(); ++one) {
+    if (one != chosen) add_search(*chosen, *one);
+  }
+  return *chosen;
 }
 
 }  // namespace spool

@@ -109,7 +109,13 @@ void give_part_of_machine(RunOptions& o, Communicator* ranks) {
     const std::vector<std::string> all = ranks->gather("processors", own);
     o.sharers = static_cast<int>(std::ranges::count(all, own));
   }
-  if (o.threads == 0) o.threads = std::max(usable_cores() / o.sharers, 1);
+  const bool is_given = o.threads > 0;
+  if (!is_given) o.threads = std::max(usable_cores() / o.sharers, 1);
+  if (!ranks) return;
+  // Ranks compute alike, also where a launcher binds one to fewer processors.
+  for (const std::string& theirs : ranks->gather("threads", std::to_string(o.threads))) {
+    if (!is_given) o.threads = std::min(o.threads, std::stoi(theirs));
+  }
 }
 
 void share_split(RunSetup& run) {

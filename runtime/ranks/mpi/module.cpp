@@ -327,7 +327,8 @@ void fail(const char* why) {
   tell_failure(why);
 }
 
-bool has_another_failed() { return does_another_tell(world.rank); }
+// What this one has told of itself does not count.
+bool has_another_failed() { return does_another_tell(world.rank) && world.is_other_s; }
 
 bool end(bool is_well) {
   if (is_well) {
