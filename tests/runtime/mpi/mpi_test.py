@@ -57,6 +57,10 @@ class MpiTest(unittest.TestCase):
     def test_ranks_that_all_fail_say_it_once(self):
         self.assertEqual(self.ends(4, "fail_all", "no such data")[0], 1)
 
+    def test_a_rank_that_told_the_others_of_its_error_says_it(self):
+        said = self.ends(2, "tell_then_ask", "no such data", "rank 1: no such data")
+        self.assertEqual(said[0], 1)
+
     def test_a_rank_that_ends_before_the_others_is_named(self):
         at_others = "rank 0 is at the exchange 'texts', and rank 1 at 'end of the run'"
         self.assertEqual(self.ends(4, "return_early", at_others)[0], 1)

@@ -115,6 +115,17 @@ void fail_all(Communicator& ranks) {
   fail(ErrorKind::invalid, "no such data");
 }
 
+// One that has told the others is not told by another.
+void tell_then_ask(Communicator& ranks) {
+  ranks.gather("texts", "");
+  if (ranks.rank() == 1) {
+    ranks.fail("no such data");
+    if (ranks.has_lower_rank_failed()) throw RankEnded("rank 1: no such data");
+    fail(ErrorKind::invalid, "no such data");
+  }
+  ranks.gather("texts", "");
+}
+
 // Without a word, while the others wait for it.
 void return_early(Communicator& ranks) {
   if (ranks.rank() == 1) return;
@@ -159,11 +170,17 @@ int run(const std::string& what) {
     return 0;
   }
   const std::map<std::string, std::function<void(Communicator&)>> cases = {
-      {"exchanges", exchanges},       {"other_names", other_names},
-      {"other_sizes", other_sizes},   {"fail_one", fail_one},
-      {"kill_one", kill_one},         {"hang_one", hang_one},
-      {"fail_all", fail_all},         {"stop_one", stop_one},
-      {"return_early", return_early}, {"leave_without_a_word", leave_without_a_word}};
+      {"exchanges", exchanges},
+      {"other_names", other_names},
+      {"other_sizes", other_sizes},
+      {"fail_one", fail_one},
+      {"kill_one", kill_one},
+      {"hang_one", hang_one},
+      {"fail_all", fail_all},
+      {"stop_one", stop_one},
+      {"tell_then_ask", tell_then_ask},
+      {"return_early", return_early},
+      {"leave_without_a_word", leave_without_a_word}};
   cases.at(what)(*ranks);
   if (what != "exchanges") return 0;
   std::printf("rank %d of %d by %s: well\n", ranks->rank(), ranks->size(), ranks->kind());
