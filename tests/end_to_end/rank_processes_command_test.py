@@ -188,7 +188,7 @@ class RankProcesses(Folder):
 
     def test_one_that_hangs_ends_the_run_which_goes_on(self):
         for i in range(ROUNDS):
-            run, ranks = self.own_run("--rank-timeout", 1)
+            run, ranks = self.own_run("--rank-timeout", 3)
             rank = random.randrange(4)
             os.kill(ranks[rank], signal.SIGSTOP)
             self.end_of(run, ranks, 1, f"rank {rank} did not come to the exchange", "the last checkpoint is",
