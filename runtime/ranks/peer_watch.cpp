@@ -69,7 +69,10 @@ PeerWatch::~PeerWatch() { ring(stop_write_); }
 void PeerWatch::is_doing(const std::string& what) {
   const std::lock_guard lock(mutex_);
   doing_ = what;
-  if (host_clock() - told_ > least_seconds_between) tell_what_it_does();
+  const double now = host_clock();
+  if (now - began_ < least_seconds_between) return;  // the thread tells it
+  began_ = now;
+  tell_what_it_does();
 }
 
 void PeerWatch::end(const std::string& why) {

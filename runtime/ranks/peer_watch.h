@@ -67,7 +67,7 @@ class PeerWatch {
   int rank_;
   std::vector<Peer> peers_;
   std::string doing_;
-  double told_ = 0;  // when it last said so
+  double told_ = 0, began_ = 0;  // when it last said so, and when it began and said so at once
   bool has_told_end_ = false;
   std::string how_;  // this one ends, if it follows another: a word and the ranks that are lost
   Descriptor bell_read_, bell_write_, stop_read_, stop_write_;
