@@ -19,6 +19,7 @@
 
 #include "spool/kernels/libraries.h"
 #include "spool/models/cli/command_line.h"
+#include "spool/models/cli/ranks/refusals.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/style.h"
 #include "spool/models/cli/terminal/text.h"
@@ -45,20 +46,30 @@ void print_message(const std::string& text, Style style) {
                lines.c_str() + name.size());
 }
 
-// A launched rank above 0 leaves what is wrong with the words of all of them to rank 0.
-bool is_silent_rank = false;
+// The rank that a launcher made of this process, if one did, and where its words say that it meets.
+struct Launch {
+  std::optional<LaunchedRank> rank = {};
+  std::string meet = {};
+};
+Launch launch;
 
 int print_error(const std::string& sentence, int code) {
-  if (is_silent_rank && code == 2) return code;
   print_message(sentence, Style::error);
   return code;
+}
+
+// Of a command that does not begin.
+int refuse(const std::string& why, int code) {
+  if (!launch.rank) return print_error(why, code);
+  if (!is_to_say(*launch.rank, launch.meet, why)) return code;
+  return print_error(words_of_rank(launch.rank->rank, why), code);
 }
 
 // Makes warnings printable, as they may contain a path or a word from the user.
 class WarningSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (!is_silent_rank)
-      print_message({message.payload.data(), message.payload.size()}, Style::warning);
+    if (launch.rank && launch.rank->rank > 0) return;  // rank 0 has the same to say
+    print_message({message.payload.data(), message.payload.size()}, Style::warning);
   }
   void flush_() override { std::fflush(stderr); }
 };
@@ -72,7 +83,7 @@ std::string words_of(const CLI::ParseError& e) {
 // Returns 0 if nothing is wrong with the words.
 int refuse_words(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string fault = fault_of_words(app, words);
-  return fault.empty() ? 0 : print_error(sentence(fault, "; see spool ", words[0], " --help"), 2);
+  return fault.empty() ? 0 : refuse(sentence(fault, "; see spool ", words[0], " --help"), 2);
 }
 
 int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
@@ -83,7 +94,7 @@ int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
   if (text.empty()) text = words_of(e);
   std::string help = "spool ";
   for (const CLI::App* command : app.get_subcommands()) help += command->get_name() + " ";
-  return print_error(text + separator + help + "--help", 2);
+  return refuse(text + separator + help + "--help", 2);
 }
 
 // Writing the last of the output may fail, for example because a disk is full.
@@ -151,13 +162,26 @@ std::optional<LaunchedRank> rank_if_launched() {
   }
 }
 
+// What --meet says, among words that may be wrong.
+std::string meet_among(int argc, char** argv) {
+  constexpr std::string_view flag = "--meet";
+  std::string meet;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == flag && i + 1 < argc) meet = argv[i + 1];
+    if (word.starts_with(flag) && word.substr(flag.size()).starts_with('=')) {
+      meet = word.substr(flag.size() + 1);
+    }
+  }
+  return meet;
+}
+
 // Ranks that a launcher started train; of another command each would do the same.
-bool is_refused_under_launcher(const CLI::App& command) {
-  const std::optional<LaunchedRank> launched = rank_if_launched();
-  if (!launched || command.get_name() == "train") return false;
-  check(launched->rank > 0, "spool ", command.get_name(), " runs in one process, and ",
-        launched->launcher, " started ", launched->size, "; start it without ", launched->launcher);
-  return true;
+std::string refusal_under_launcher(const CLI::App& command) {
+  if (!launch.rank || command.get_name() == "train") return {};
+  const std::string& launcher = launch.rank->launcher;
+  return sentence("spool ", command.get_name(), " runs in one process, and ", launcher, " started ",
+                  launch.rank->size, "; start it without ", launcher);
 }
 
 int run_command(const Commands& commands) {
@@ -165,7 +189,8 @@ int run_command(const Commands& commands) {
     int code = 0;
     for (const auto& [command, run] : commands) {
       if (!command->parsed()) continue;
-      code = is_refused_under_launcher(*command) ? 1 : run();
+      const std::string refusal = refusal_under_launcher(*command);
+      code = refusal.empty() ? run() : refuse(refusal, 1);
     }
     flush_output();
     return code;
@@ -203,8 +228,7 @@ int main(int argc, char** argv) {
   open_standard_files();
   std::signal(SIGXFSZ, SIG_IGN);  // makes a file that grows too large an ordinary error
   set_logger(std::make_shared<spdlog::logger>("spool", std::make_shared<WarningSink>()));
-  const std::optional<LaunchedRank> launched = rank_if_launched();
-  is_silent_rank = launched && launched->rank > 0;
+  launch = {.rank = rank_if_launched(), .meet = meet_among(argc, argv)};
 
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");
@@ -233,7 +257,7 @@ int main(int argc, char** argv) {
   add("plot", "Draw the losses and the speed of runs", add_plot);
   add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);
   if (const std::optional<int> code = parse_words(app, argc, argv)) return *code;
-  const bool has_been_said = launched && launched->launcher == "spool";  // by what started it
+  const bool has_been_said = launch.rank && launch.rank->launcher == "spool";  // by what started it
   for (const CLI::App* command : app.get_subcommands()) {
     if (has_been_said) break;
     for (const std::string& words : repeated_flags(*command)) spool::logger().warn("{}", words);

@@ -3,6 +3,7 @@
 
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/progress.h"
+#include "spool/models/cli/ranks/refusals.h"
 #include "spool/models/cli/ranks/train_ranks.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/families/model_file.h"
@@ -47,21 +48,16 @@ int train_unlaunched(const RunOptions& o) {
   return o.ranks_as == "processes" ? train_on_processes(o) : train_on_threads(o);
 }
 
-// A rank above 0 that cannot begin tells it to rank 0, which mostly has the same to say, and then
-// does not listen.
 int train_launched(const CLI::App& command, const LaunchedRank& launched) {
-  constexpr double patience = 4;  // seconds; mpirun has ended this rank by then if rank 0 failed
+  const auto meet = command.get_option("--meet")->as<std::string>();
   std::optional<MeetingPlace> place;
   std::optional<RunOptions> o;
   try {
-    place = meeting_place(launched, command.get_option("--meet")->as<std::string>());
+    place = meeting_place(launched, meet);
     o = options_to_train(command, launched);
   } catch (const Error& e) {
-    if (launched.rank == 0) throw;
-    const bool is_told =
-        place && refuse_to_meet(*place, launched.rank, launched.size, e.what(), patience);
-    if (is_told || launched.launcher != "mpirun") return 1;
-    throw Error(e.kind(), sentence("rank ", launched.rank, ": ", e.what()), e.fields());
+    if (!is_to_say(launched, meet, e.what())) return 1;
+    throw Error(e.kind(), words_of_rank(launched.rank, e.what()), e.fields());
   }
   if (o->dry_run) return launched.rank > 0 ? 0 : train_alone(*o);
   return train_as_rank(*o, launched, *place);

@@ -134,6 +134,12 @@ class Host {
     return gave_;
   }
 
+  void hear_all(double seconds) {
+    const Descriptor listener = listen_at(place_);
+    const double end = host_clock() + seconds;
+    while (!absent().empty() && host_clock() < end) step(*listener);
+  }
+
  private:
   std::string absent() const {
     std::string all;
@@ -214,6 +220,14 @@ std::string hello(const MeetingPlace& place, int rank, int size, const std::stri
   return sentence(greeting, version(), " ", place.job, " ", rank, " ", size, " ", gives, "\n");
 }
 
+// Whether the other ended the connection in that time, without a word.
+bool has_ended(int socket, double seconds) {
+  pollfd polled = {socket, POLLIN, 0};
+  char some = 0;
+  return ::poll(&polled, 1, static_cast<int>(seconds * 1000)) > 0 &&
+         ::recv(socket, &some, 1, MSG_DONTWAIT) <= 0;
+}
+
 }  // namespace
 
 bool refuse_to_meet(const MeetingPlace& place, int rank, int size, const std::string& why,
@@ -223,9 +237,19 @@ bool refuse_to_meet(const MeetingPlace& place, int rank, int size, const std::st
     std::string line = sentence(cannot_begin, " ", why);
     std::ranges::replace(line, '\n', ' ');
     send_line(*rank_0, hello(place, rank, size, line));
+    if (!has_ended(*rank_0, patience_with_refusal + 1)) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // in which rank 0 says it
     return true;
   } catch (const Error&) {
     return false;
+  }
+}
+
+void end_meeting(const MeetingPlace& place, int size) {
+  try {
+    Host(place, size, /*own=*/"").hear_all(patience_with_refusal);
+  } catch (const Error&) {
+    return;  // another program listens there: the others have something to say themselves
   }
 }
 

@@ -28,8 +28,13 @@ std::vector<std::string> meet(const MeetingPlace&, int rank, int size, const std
                               const MeetingPatience& = {});
 
 // On a rank that cannot begin: tells rank 0 why, which ends then as meet() throws "rank 2: ...".
-// Whether it was told; rank 0 may have an error of its own, and then does not come.
+// Whether it was told; that takes until rank 0 ends, as a launcher may end all ranks with the first
+// that does.
 bool refuse_to_meet(const MeetingPlace&, int rank, int size, const std::string& why,
                     double patience);
+
+// On a rank 0 that cannot begin, and says why: hears the others, for a few seconds, so that those
+// that came end, and those that cannot begin either need not say it.
+void end_meeting(const MeetingPlace&, int size);
 
 }  // namespace spool

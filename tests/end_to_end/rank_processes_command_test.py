@@ -19,9 +19,12 @@ from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
 
 FILES = ["model.safetensors", "optimizer.safetensors", "run.json"]
 STEP = ["--accumulate", 4, "--dropout", 0.1]
-ROUNDS = 20 if os.environ.get("SPOOL_NIGHTLY") == "1" else 2
+NIGHTLY = os.environ.get("SPOOL_NIGHTLY") == "1"
+ROUNDS = 20 if NIGHTLY else 2
 LONG = 200  # steps of a run that is ended
 HAS_MPI = shutil.which("mpirun") and "mpi: Open MPI" in spool("--version")[1]
+WITHOUT_MPI = "the program has no Open MPI, or there is no mpirun"
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 OF_LAUNCHERS = {
     "torchrun": ("RANK", "WORLD_SIZE"),
@@ -30,19 +33,21 @@ OF_LAUNCHERS = {
 }
 
 
-def rank_of(process):
-    """The number of the rank that Spool started as this process, or none yet."""
+def rank_of(process, variable):
+    """The number of the rank that this process is by a launcher's variable, or none yet."""
     try:
         variables = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
     except OSError:
         return None
-    return next((int(v.split(b"=")[1]) for v in variables if v.startswith(b"SPOOL_RANK=")), None)
+    name = f"{variable}=".encode()
+    return next((int(v[len(name):]) for v in variables if v.startswith(name)), None)
 
 
-def started_by(program):
+def started_by(program, variable="SPOOL_RANK"):
     """The processes of the ranks that a program has started, by rank."""
-    text = pathlib.Path(f"/proc/{program}/task/{program}/children").read_text()
-    return {rank_of(int(child)): int(child) for child in text.split()}
+    tasks = pathlib.Path(f"/proc/{program}/task")
+    children = [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+    return {rank_of(child, variable): child for child in children}
 
 
 def lives(process):
@@ -57,11 +62,11 @@ class RankProcesses(Folder):
         fixed = ["train", *SHAPE, *STEP, "--data", self.text, "--out", out, "--steps", steps]
         return [str(w) for w in [*fixed, *more]]
 
-    def start(self, words, **variables):
-        """A process, whose errors are in the file .said of it."""
+    def start(self, words, before=(), **variables):
+        """A process, whose errors are in the file .said of it; a launcher's words may come before."""
         said = open(self.folder / f"said-{random.randrange(10**9)}", "w+", encoding="utf-8")
         self.addCleanup(said.close)
-        run = subprocess.Popen([PROGRAM, *words], env=os.environ | variables, stderr=said,
+        run = subprocess.Popen([*before, PROGRAM, *words], env=os.environ | variables, stderr=said,
                                stdout=subprocess.DEVNULL)
         run.said = said
         self.addCleanup(run.wait)
@@ -109,12 +114,12 @@ class RankProcesses(Folder):
                 self.assertEqual(self.ended(run), (0, []))
             self.same(whole, out)
 
-    @unittest.skipUnless(HAS_MPI, "the program has no MPI, or there is no mpirun")
+    @unittest.skipUnless(HAS_MPI, WITHOUT_MPI)
     def test_of_mpirun_exchange_by_mpi(self):
         whole = self.whole()
         for ranks in [2, 4]:
             out = self.folder / f"mpi-{ranks}"
-            words = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PROGRAM, *self.words(out)]
+            words = [*MPIRUN, "-n", str(ranks), PROGRAM, *self.words(out)]
             done = subprocess.run(words, env=os.environ | AS_ROOT, capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"{ranks} ranks by mpirun, which exchange by Open MPI", done.stdout)
@@ -142,20 +147,22 @@ class RankProcesses(Folder):
             self.assertIn("is in use by another program", said[0])
             self.assertIn("--meet", said[0])
 
-    def own_run(self, *more):
-        """A run on four processes that has saved and goes on; its processes by rank."""
+    def run_on_four(self, *more, before=(), variable="SPOOL_RANK", **variables):
+        """A run on four processes that has saved and goes on; those by rank."""
         self.out = self.folder / f"run-{random.randrange(10**9)}"
         log = self.out.with_suffix(".log")
-        words = self.words(self.out, "--checkpoint-every", 2, "--ranks", 4, "--ranks-as", "processes",
-                           "--log", log, *more, steps=LONG)
-        run = self.start(words)
+        words = self.words(self.out, "--checkpoint-every", 2, "--log", log, *more, steps=LONG)
+        run = self.start(words, before, **variables)
         until = random.randint(3, LONG // 2)
         while run.poll() is None and not (last_step(log) >= until and (self.out / "latest").exists()):
             time.sleep(0.002)
         self.assertIsNone(run.poll())
-        ranks = started_by(run.pid)
+        ranks = started_by(run.pid, variable)
         self.assertEqual(sorted(ranks), [0, 1, 2, 3])
         return run, ranks
+
+    def own_run(self, *more):
+        return self.run_on_four("--ranks", 4, "--ranks-as", "processes", *more)
 
     def goes_on(self, ranks):
         """The run goes on, and ends in the files of one that was never stopped."""
@@ -173,7 +180,11 @@ class RankProcesses(Folder):
         while any(lives(process) for process in ranks.values()):
             time.sleep(0.01)
         self.assertLess(time.monotonic() - begin, within, said)
-        self.assertEqual(got, code, said)
+        if code is None:  # the launcher's own, which has something to say, too
+            self.assertNotEqual(got, 0, said)
+            said = [line for line in said if line.startswith("spool: ")]
+        else:
+            self.assertEqual(got, code, said)
         self.assertEqual(len(said), 1 if words else 0, said)
         for word in words:
             self.assertIn(word, said[0])
@@ -232,12 +243,46 @@ class RankProcesses(Folder):
             (good, 1, "1, 2 or 4 ranks can compute it, not 3"),
             ([*good, "--ranks-as", "threads"], 1, "--ranks-as threads"),
             (["info", self.folder], 1, "spool info runs in one process"),
+            (good, 1, "MASTER_PORT is set, and MASTER_ADDR is not"),
         ]
         # Each has a meeting of its own, as they all run at once.
-        started = [self.launched("torchrun", 3, case[0], lambda _, i=i: {"SPOOL_MEETING": f"{self.out}-{i}"})
-                   for i, case in enumerate(cases)]
+        started = []
+        for i, (words, _, said) in enumerate(cases):
+            variables = {"SPOOL_MEETING": f"{self.out}-{i}"}
+            variables |= {"MASTER_PORT": "29500"} if "MASTER_PORT" in said else {}
+            started.append(self.launched("torchrun", 3, words, lambda _, v=variables: v))
         for runs, (_, code, words) in zip(started, cases):
             self.refused_once(runs, code, words)
+
+    def test_one_that_alone_cannot_begin_says_why(self):
+        good = self.words(self.out)
+        bad = {"--bad": [*good, "--bad"], "trian": ["trian", *good[1:]], "spool info": ["info", str(self.folder)],
+               "--accumulate": self.words(self.out, "--accumulate", "x")}
+        # Each has a meeting of its own, as they all run at once.
+        started = {}
+        for rank in [2, 0]:
+            for i, (word, words) in enumerate(bad.items()):
+                of_job = {"SPOOL_MEETING": f"{self.out}-{rank}-{i}", "WORLD_SIZE": "3"}
+                started[rank, word] = [self.start(words if r == rank else good, RANK=str(r), **of_job)
+                                       for r in range(3)]
+        for (rank, word), runs in started.items():
+            ends = [self.ended(run, within=10) for run in runs]
+            self.assertEqual([bool(code) for code, _ in ends], [True] * 3, ends)
+            self.assertEqual([len(said) for _, said in ends], [1, 0, 0], ends)
+            self.assertTrue(ends[0][1][0].startswith("spool: rank 2: " if rank else "spool: "), ends)
+            self.assertIn(word, ends[0][1][0])
+
+    def test_one_that_rank_0_does_not_hear_says_why_itself(self):
+        good, nowhere = self.words(self.out), self.words(self.out, "--model", self.folder / "nowhere")
+        other = {"WORLD_SIZE": "3"}
+        runs = [self.start(words, RANK="2", SPOOL_MEETING=f"{self.out}-{i}", **(other | more)) for i, (words, more) in
+                enumerate([([*good, "--bad"], {}), (nowhere, {}), (good, {"MASTER_PORT": "29500"})])]
+        for run, word in zip(runs, ["--bad", "nowhere", "MASTER_ADDR"]):
+            code, said = self.ended(run, within=10)
+            self.assertGreater(code, 0)
+            self.assertEqual(len(said), 1, said)
+            self.assertTrue(said[0].startswith("spool: rank 2: "), said)
+            self.assertIn(word, said[0])
 
     def test_that_differ_are_named(self):
         good = self.words(self.out)

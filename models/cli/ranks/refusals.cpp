@@ -1,0 +1,40 @@
+#include "spool/models/cli/ranks/refusals.h"
+
+#include <string_view>
+
+#include "spool/runtime/check.h"
+
+namespace spool {
+namespace {
+
+constexpr double patience = 4;  // seconds; mpirun has ended this rank by then if rank 0 failed
+
+// A launcher's variables that say a wrong place may say it to all ranks, which then meet at the
+// socket that ranks have without those.
+MeetingPlace place_of(const LaunchedRank& own, const std::string& meet) {
+  try {
+    return meeting_place(own, meet);
+  } catch (const Error&) {
+    return meeting_place(own, /*meet=*/"", [](const char* name) -> const char* {
+      const std::string_view text = name;
+      const bool is_place = text.starts_with("MASTER_") || text.starts_with("SLURM_STEP_N");
+      return is_place ? nullptr : own_environment(name);
+    });
+  }
+}
+
+}  // namespace
+
+bool is_to_say(const LaunchedRank& own, const std::string& meet, const std::string& why) {
+  const MeetingPlace place = place_of(own, meet);
+  if (own.rank > 0) return !refuse_to_meet(place, own.rank, own.size, why, patience);
+  const bool ends_others = own.launcher == "mpirun";
+  if (!ends_others) end_meeting(place, own.size);
+  return true;
+}
+
+std::string words_of_rank(int rank, const std::string& words) {
+  return rank > 0 ? sentence("rank ", rank, ": ", words) : words;
+}
+
+}  // namespace spool
