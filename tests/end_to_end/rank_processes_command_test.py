@@ -197,6 +197,19 @@ class RankProcesses(Folder):
             self.end_of(run, ranks, 1, f"rank {rank} was killed by signal 9", "the last checkpoint is")
             self.goes_on([1, 2, 4][i % 3])
 
+    @unittest.skipUnless(HAS_MPI, WITHOUT_MPI)
+    def test_one_of_mpirun_that_is_killed_ends_the_run_which_goes_on(self):
+        for _ in range(ROUNDS // 2):
+            run, ranks = self.run_on_four(before=[*MPIRUN, "-n", "4"], variable="OMPI_COMM_WORLD_RANK", **AS_ROOT)
+            rank = random.randrange(4)
+            os.kill(ranks[rank], signal.SIGKILL)
+            self.end_of(run, ranks, None, f"rank {rank} disappeared in step", "the last checkpoint is")
+            left = self.out
+            for number in [1, 2, 4] if NIGHTLY else [2]:
+                self.out = left.with_name(f"{left.name}-on-{number}")
+                shutil.copytree(left, self.out, symlinks=True)
+                self.goes_on(number)
+
     def test_one_that_hangs_ends_the_run_which_goes_on(self):
         for i in range(ROUNDS):
             run, ranks = self.own_run("--rank-timeout", 3)

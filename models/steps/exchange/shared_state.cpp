@@ -74,6 +74,9 @@ bool GradientExchange::share_state(Optimizer& optimizer, const std::function<voi
   others_serve_ = stage_ > 0 && ranks() > 1;
   try {
     work();
+  } catch (const RankEnded&) {  // which the others hear by themselves
+    others_serve_ = false;
+    throw;
   } catch (...) {
     others_serve_ = false;
     ranks_.gather(exchange_of_state, has_failed);

@@ -26,7 +26,7 @@ constexpr size_t piece_bytes = size_t{1} << 20;
 constexpr int pieces_on_their_way = 16;        // to a rank, and as many from it
 constexpr double idle_before_pauses = 500e-6;  // seconds
 constexpr double longest_between_looks = 1;    // that count
-constexpr int pauses_before_looking = 500;     // whether the others live
+constexpr double between_looks_for_lost = 0.05;
 
 // What a rank gives another in an exchange.
 struct Head {
@@ -109,12 +109,12 @@ class Moving {
   // Moves what can be moved now.
   bool is_done() {
     const std::lock_guard lock(world.calls);
-    while (pass()) idle_ = idle_when_all_ran_ = 0;
+    while (pass()) idle_ = idle_when_all_ran_ = idle_at_next_look_ = 0;
     if (requests_.empty()) return true;
     count_idle_time();
     if (idle_ < idle_before_pauses) return false;
     throw_if_told();
-    if (++pauses_ % pauses_before_looking == 0) throw_if_lost();
+    if (idle_ > idle_at_next_look_) throw_if_lost();
     if (idle_ > what_.timeout) throw Fault(timed_out(), RankLoss::absent);
     return false;
   }
@@ -215,7 +215,7 @@ class Moving {
   }
 
   static void throw_if_told() {
-    if (hear_failure()) throw Fault(world.why, RankLoss::another_tells);
+    if (hear_failure()) throw Fault(world.why, world.loss);
   }
 
   // But not that in which this process was stopped.
@@ -225,7 +225,9 @@ class Moving {
     looked_ = now;
   }
 
+  // By time: on a busy machine a pause may take many times as long.
   void throw_if_lost() {
+    idle_at_next_look_ = idle_ + between_looks_for_lost;
     bool is_one_stopped = false;
     for (const Wait& wait : waits_) {
       const State state = state_of(wait.peer);
@@ -269,8 +271,7 @@ class Moving {
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;
   Clock::time_point looked_ = Clock::now();
-  double idle_ = 0, idle_when_all_ran_ = 0;  // seconds
-  int pauses_ = 0;
+  double idle_ = 0, idle_when_all_ran_ = 0, idle_at_next_look_ = 0;  // seconds
 };
 
 const char* library() {
@@ -302,24 +303,25 @@ const char* begin(int* rank, int* size) {
   return "this MPI cannot be called by a second thread";
 }
 
-MpiModule::Outcome move_as(const MpiModule::Exchange& exchange, int place_of_telling) {
+MpiModule::Outcome move_as(const MpiModule::Exchange& exchange, bool tells_last) {
   Moving moving(exchange);
   try {
     moving.run();
     return {};
   } catch (const Fault& e) {
-    const bool is_told = does_another_tell(place_of_telling);
+    const int place = tells_last ? std::numeric_limits<int>::max() : place_of_telling();
+    does_another_tell(place);
     const std::lock_guard lock(world.calls);
     moving.give_up();
+    if (world.why.empty()) world.loss = e.loss;
     tell_failure(e.what());
-    world.said = is_told ? world.why : e.what();
-    const RankLoss loss = is_told ? RankLoss::another_tells : e.loss.value_or(RankLoss::absent);
-    return {world.said.c_str(), !is_told && !e.loss, loss};
+    world.said = world.why;
+    return {world.said.c_str(), !world.loss, world.loss.value_or(RankLoss::absent)};
   }
 }
 
 MpiModule::Outcome move(const MpiModule::Exchange& exchange) {
-  return move_as(exchange, world.rank);
+  return move_as(exchange, /*tells_last=*/false);
 }
 
 void fail(const char* why) {
@@ -328,17 +330,16 @@ void fail(const char* why) {
 }
 
 // What this one has told of itself does not count.
-bool has_another_failed() { return does_another_tell(world.rank) && world.is_other_s; }
+bool has_another_failed() { return does_another_tell(place_of_telling()) && world.is_other_s; }
 
 bool end(bool is_well) {
   if (is_well) {
     // A rank that is at an exchange tells that this one is not, to its user, too.
-    constexpr int last = std::numeric_limits<int>::max();
     MpiModule::Exchange end_of_all = {};
     end_of_all.name = "end of the run";
     end_of_all.doing = "";
     end_of_all.timeout = end_of_all.patience = std::numeric_limits<double>::infinity();
-    if (move_as(end_of_all, last).why) return false;
+    if (move_as(end_of_all, /*tells_last=*/true).why) return false;
     MPI_Finalize();
     return true;
   }

@@ -30,7 +30,7 @@ void tell_failure(const std::string& why) {
   world.why = why.substr(0, most);
   std::vector<MPI_Request> requests;
   for (int r = 0; r < world.size; ++r) {
-    if (r == world.rank) continue;
+    if (r == world.rank || state_of(r) == State::gone) continue;
     MPI_Isend(world.why.data(), static_cast<int>(world.why.size()), MPI_BYTE, r, tag_of_failure,
               MPI_COMM_WORLD, &requests.emplace_back());
   }
@@ -84,8 +84,14 @@ State state_of(int rank) {
   return letter == 'T' ? State::stopped : State::runs;
 }
 
-bool does_another_tell(int rank) {
-  const auto end = Clock::now() + std::chrono::milliseconds(50 + 400 * std::min(rank, 5));
+int place_of_telling() {
+  int place = 0;
+  for (int r = 0; r < world.rank; ++r) place += state_of(r) == State::gone ? 0 : 1;
+  return place;
+}
+
+bool does_another_tell(int place) {
+  const auto end = Clock::now() + std::chrono::milliseconds(50 + 400 * std::min(place, 5));
   while (true) {
     {
       const std::lock_guard lock(world.calls);

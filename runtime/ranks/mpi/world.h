@@ -35,7 +35,8 @@ struct World {
   int rank = 0, size = 0;
   std::string why;  // a rank failed
   bool is_other_s = false;
-  std::string said;  // by the last call
+  std::optional<RankLoss> loss = RankLoss::another_tells;  // of `why`; none: of no lost rank
+  std::string said;                                        // by the last call
 
   struct Process {
     uint64_t machine = 0;  // a hash of where its number counts
@@ -55,8 +56,10 @@ void meet_processes();
 enum class State { runs, stopped, gone };
 State state_of(int rank);
 
-// Has no lock.  Of several ranks that notice the same, the lowest tells it: waits for the word of
-// another so much the longer, and says whether one came.
-bool does_another_tell(int rank);
+// Which of the ranks that are left this one is, counted from 0.
+int place_of_telling();
+// Has no lock.  Of several ranks that notice the same, the lowest that is left tells it: one waits
+// for the word of another so much the longer, and says whether it came.
+bool does_another_tell(int place);
 
 }  // namespace spool

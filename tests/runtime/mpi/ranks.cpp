@@ -141,6 +141,15 @@ void kill_one(Communicator& ranks) {
   ranks.gather("texts", "");
 }
 
+// Those that are left come to another exchange on their way out.
+void ask_twice(Communicator& ranks) {
+  try {
+    kill_one(ranks);
+  } catch (const RankEnded&) {
+    ranks.gather("state", "");
+  }
+}
+
 // While the others wait for it as long as it takes.
 void stop_one(Communicator& ranks) {
   set_rank_timeout(1);
@@ -170,17 +179,12 @@ int run(const std::string& what) {
     return 0;
   }
   const std::map<std::string, std::function<void(Communicator&)>> cases = {
-      {"exchanges", exchanges},
-      {"other_names", other_names},
-      {"other_sizes", other_sizes},
-      {"fail_one", fail_one},
-      {"kill_one", kill_one},
-      {"hang_one", hang_one},
-      {"fail_all", fail_all},
-      {"stop_one", stop_one},
-      {"tell_then_ask", tell_then_ask},
-      {"return_early", return_early},
-      {"leave_without_a_word", leave_without_a_word}};
+      {"exchanges", exchanges},       {"other_names", other_names},
+      {"other_sizes", other_sizes},   {"fail_one", fail_one},
+      {"kill_one", kill_one},         {"ask_twice", ask_twice},
+      {"hang_one", hang_one},         {"fail_all", fail_all},
+      {"stop_one", stop_one},         {"tell_then_ask", tell_then_ask},
+      {"return_early", return_early}, {"leave_without_a_word", leave_without_a_word}};
   cases.at(what)(*ranks);
   if (what != "exchanges") return 0;
   std::printf("rank %d of %d by %s: well\n", ranks->rank(), ranks->size(), ranks->kind());
