@@ -78,17 +78,14 @@ double least_seconds(Communicator& ranks, size_t bytes) {
 }  // namespace
 
 Link fit_link(const std::array<double, 3>& seconds) {
-  const auto largest = static_cast<double>(measured_bytes.back());
-  double weighted = 0, weights = 0;
-  for (size_t i = 0; i + 1 < seconds.size(); ++i) {
-    const double part = static_cast<double>(measured_bytes[i]) / largest;
-    const double of_latency = (1 - part) / seconds[i];
-    weighted += of_latency * (1 - part * seconds.back() / seconds[i]);
-    weights += of_latency * of_latency;
-  }
-  constexpr double least = 1e-9, most = 0.9;
-  const double latency = std::clamp(weighted / weights, least, most * seconds.back());
-  return {.seconds = latency, .bytes_per_second = largest / (seconds.back() - latency)};
+  const auto least = static_cast<double>(measured_bytes.front()),
+             most = static_cast<double>(measured_bytes.back());
+  const double shortest = *std::ranges::min_element(seconds), longest = seconds.back();
+  // Caches may take few bytes faster than the rate of many says, so that takes off half at most.
+  const double of_bytes = least * (longest - shortest) / (most - least);
+  constexpr double at_most = 0.9;  // of what many bytes take, which then have a rate
+  const double latency = std::min(std::max(shortest - of_bytes, shortest / 2), at_most * longest);
+  return {.seconds = latency, .bytes_per_second = most / (longest - latency)};
 }
 
 Link measure_link(Communicator& ranks) {

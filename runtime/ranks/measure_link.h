@@ -12,8 +12,9 @@ namespace spool {
 inline constexpr std::array<size_t, 3> measured_bytes{size_t{4} << 10, size_t{1} << 20,
                                                       size_t{16} << 20};
 
-// The link by which exchanges of measured_bytes take these seconds: the largest as it was measured,
-// the others about.
+// The link by which exchanges of measured_bytes take these seconds: the most bytes as long as was
+// measured; its latency is what the fewest took without their bytes, or less where more bytes took
+// less, as on a busy machine.
 Link fit_link(const std::array<double, 3>& seconds);
 
 // All ranks of a group of at least two call it at the same place of their programs, and get the

@@ -37,6 +37,31 @@ TEST(FittedLink, TakesAsLongForTheMostBytesAsWasMeasured) {
   EXPECT_NEAR(seconds_of(cached, measured_bytes[0]), all[0][0], 0.2 * all[0][0]);
 }
 
+// 1 MiB in a cache, or beside other programs, says little of what more bytes take, or fewer.
+TEST(FittedLink, StandsWhereTimesAreNotThoseOfALink) {
+  const Link link{.seconds = 12e-6, .bytes_per_second = 4e9};
+  for (const double few : {0.9, 1.0, 1.1}) {
+    for (const double some : {0.2, 1.0, 5.0}) {
+      for (const double many : {0.9, 1.0, 1.1}) {
+        SCOPED_TRACE(sentence(few, ", ", some, " and ", many, " times as long"));
+        const Link fitted = fit_link({few * seconds_of(link, measured_bytes[0]),
+                                      some * seconds_of(link, measured_bytes[1]),
+                                      many * seconds_of(link, measured_bytes[2])});
+        EXPECT_NEAR(fitted.seconds, link.seconds, 0.15 * link.seconds);
+        for (const size_t mebibytes : {16, 500}) {
+          const double wanted = seconds_of(link, mebibytes << 20);
+          EXPECT_NEAR(seconds_of(fitted, mebibytes << 20), wanted, 0.15 * wanted);
+        }
+      }
+    }
+  }
+}
+
+TEST(FittedLink, HasALatencyThatNoExchangeTookLessThan) {
+  EXPECT_EQ(fit_link({1e-6, 40e-6, 8e-3}).seconds, 0.5e-6);       // few bytes by a cache
+  EXPECT_NEAR(fit_link({5e-3, 1e-3, 8e-3}).seconds, 1e-3, 1e-5);  // the fewest were disturbed
+}
+
 TEST(MeasuredLink, IsTheSameOnAllRanks) {
   for (const int size : {2, 3}) {
     std::mutex mutex;
