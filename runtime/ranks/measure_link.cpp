@@ -9,10 +9,16 @@
 namespace spool {
 namespace {
 
-// An exchange of each rank with all others, who share the bytes.
+// An exchange of each rank with all others, who share the bytes.  The most bytes are each time
+// others of 256 MiB, of all ranks together: gradients come from memory, not from a cache.
 class AllToAll {
  public:
-  AllToAll(Communicator& ranks, size_t bytes) : ranks_(ranks), given_(bytes), taken_(bytes) {
+  AllToAll(Communicator& ranks, size_t bytes)
+      : ranks_(ranks),
+        bytes_(bytes),
+        stretches_(bytes < measured_bytes.back() ? 1 : std::max(1, 8 / ranks.size())),
+        given_(bytes * static_cast<size_t>(stretches_)),
+        taken_(given_.size()) {
     const size_t each = bytes / static_cast<size_t>(ranks.size() - 1);
     size_t begin = 0;
     for (int peer = 0; peer < ranks.size(); ++peer) {
@@ -28,16 +34,32 @@ class AllToAll {
     double since = 0;    // the first one
   };
 
+  // Exchanges of memory that was exchanged before.
+  void warm_up(int count) { (void)repeat(std::max(count, stretches_)); }
+
   // Of so many exchanges, one after another: the largest of all ranks, which then begin again at
   // once.
   Times repeat(int count) {
     const double begin = host_clock();
-    for (int i = 0; i < count; ++i) ranks_.move_now("link", out_, in_);
+    for (int i = 0; i < count; ++i) {
+      ranks_.move_now("link", out_, in_);
+      go_on();
+    }
     const double end = host_clock();
     return largest({.seconds = (end - begin) / count, .since = end - first_});
   }
 
  private:
+  // To the next stretch of the memory.
+  void go_on() {
+    const bool is_last = ++stretch_ == stretches_;
+    if (is_last) stretch_ = 0;
+    const auto by = static_cast<std::ptrdiff_t>(bytes_) * (is_last ? 1 - stretches_ : 1);
+    for (Messages* all : {&out_, &in_}) {
+      for (Message& m : *all) m.data += by;
+    }
+  }
+
   Times largest(const Times& own) {
     Times most;
     std::string text(sizeof own, '\0');
@@ -51,8 +73,10 @@ class AllToAll {
   }
 
   Communicator& ranks_;
-  double first_ = host_clock();
+  size_t bytes_;
+  int stretches_, stretch_ = 0;
   std::vector<std::byte> given_, taken_;
+  double first_ = host_clock();
   Messages out_, in_;
 };
 
@@ -64,7 +88,7 @@ double least_seconds(Communicator& ranks, size_t bytes) {
   constexpr double max_seconds = 0.1;
   const int count = bytes <= small ? 16 : 1;  // a clock, and who begins last, count for little
   AllToAll exchange(ranks, bytes);
-  (void)exchange.repeat(count);  // warms up
+  exchange.warm_up(count);
   AllToAll::Times now = exchange.repeat(count);
   double least = now.seconds;
   for (int stood = 0; stood < repeats_that_stand && now.since < max_seconds; ++stood) {
