@@ -60,4 +60,9 @@ if [ -f scripts/cudnn-frontend.sh ] && bash scripts/cudnn-frontend.sh && [ -d "$
 else
   echo "carry: cuDNN's frontend is missing; attention will use Spool's own kernels" >&2
 fi
+if [ -f scripts/nccl.sh ] && nccl=$(bash scripts/nccl.sh --print); then
+  cp "$nccl" "$to/usr/include/nccl.h"
+else
+  echo "carry: NCCL's header is missing; ranks on GPUs will be left out" >&2
+fi
 echo "carry: $to/ is $(du --summarize --human-readable "$to" | cut --fields=1), for $(uname --machine)"

@@ -17,9 +17,11 @@ case ${1:-all} in
   *) echo "usage: scripts/setup.sh [build]" >&2 && exit 2 ;;
 esac
 
-# A build with CUDA uses cuDNN for attention if it has the headers of its frontend.
+# A build with CUDA uses cuDNN for attention if it has the headers of its frontend, and has ranks on GPUs
+# if it has NCCL's.
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   "$(dirname "$0")/cudnn-frontend.sh" || echo "setup: attention on cuda will be slower" >&2
+  "$(dirname "$0")/nccl.sh" || echo "setup: the build will have no ranks on GPUs" >&2
   # Only tests need it.
   [ "${1:-all}" = build ] || "$(dirname "$0")/cuobjdump.sh" ||
     echo "setup: the machine code of kernels will not be checked" >&2

@@ -27,6 +27,7 @@
 #include "spool/runtime/check.h"
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/cpu/tile_unit.h"
+#include "spool/runtime/cuda/nccl.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/ranks/launcher.h"
@@ -132,7 +133,7 @@ std::string what_this_is() {
 #else
   text += "\ncuda: not in this build";
 #endif
-  return text + "\nmpi: " + mpi_in_words();
+  return text + "\nmpi: " + mpi_in_words() + "\nnccl: " + nccl_in_words();
 }
 
 using Commands = std::vector<std::pair<CLI::App*, std::function<int()>>>;

@@ -1,7 +1,7 @@
 """Programs outside the tree build against an installed Spool and run: install.py BUILD CMAKE
 COMPILER. They are programs as research code writes them; they set no language standard, and the
-installed tree was moved before. It names no path of this machine, needs no CUDA toolkit, and has
-documents and examples, but not the headers of the command line. One program and a plugin that is
+installed tree was moved before. It names no path of this machine, needs no CUDA toolkit, is linked with
+no library that Spool opens itself, and has documents and examples, but not the headers of the command line. One program and a plugin that is
 loaded twice are built; nightly all of them, programs with -ffast-math, the examples and, where there
 is nvcc, a CUDA source, too, and the same of a shared library.
 """
@@ -19,6 +19,7 @@ from tree import COMMAND_LINE, ROOT, verdict
 BUILD, CMAKE, COMPILER = sys.argv[1:]
 NIGHTLY = os.environ.get("SPOOL_NIGHTLY")
 DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE", "docs/tour.md", "examples/custom_op.cpp"]
+OPENED = re.compile(r"(nccl|cudnn|cublas)[A-Z]")  # what functions of libraries begin with that are opened
 ABSOLUTE = re.compile(r'[";\s>:(=](/[A-Za-z][^";\s)]*)')
 
 
@@ -37,6 +38,16 @@ def configure(source, build, *settings, compiler=COMPILER):
     )
 
 
+def linked_functions(file):
+    """The functions of libraries that a program or library should open itself, and is linked with."""
+    words = [line.split() for line in run("nm", file).splitlines()]
+    if file.suffix != ".a":
+        words += [line.split() for line in run("nm", "--dynamic", file).splitlines()]
+    symbols = [(kind, name) for *_, kind, name in filter(lambda w: len(w) > 1, words)]
+    needed = {name for kind, name in symbols if kind in "Uw" and OPENED.match(name)}
+    return sorted(needed - {name for kind, name in symbols if kind not in "Uw"})  # the emulator's are in it
+
+
 def faults(prefix):
     """What is wrong with the files of an installed tree."""
     if (prefix / "include" / "spool" / COMMAND_LINE).exists():
@@ -47,6 +58,12 @@ def faults(prefix):
     for header in ["spool.h", "testing.h"]:
         if not (prefix / "include" / "spool" / header).is_file():
             yield f"spool/{header} is not installed"
+    libraries = [file for file in (prefix / "lib").rglob("libspool.*") if not file.is_symlink()]
+    if not libraries:
+        yield "no library is installed"
+    for file in [*libraries, *(file for file in [prefix / "bin" / "spool"] if file.exists())]:
+        for function in linked_functions(file):
+            yield f"{file.name} is linked with {function}, of a library that is opened at run time"
     packages = [file for file in prefix.rglob("*.cmake") if file.is_file()]
     if not packages:
         yield "no CMake package is installed"
