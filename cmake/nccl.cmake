@@ -45,6 +45,8 @@ elseif(SPOOL_CUDA_KIND STREQUAL toolkit AND NOT SPOOL_NCCL STREQUAL off)
   nccl_version(version "${SPOOL_NCCL_INCLUDE}")
   if(version VERSION_GREATER_EQUAL min_nccl_header)
     set(SPOOL_NCCL_KIND on)
+  elseif(SPOOL_NCCL_INCLUDE)  # named by hand
+    message(WARNING "${SPOOL_NCCL_INCLUDE} has no nccl.h of ${min_nccl_header} or newer")
   endif()
 endif()
 if(SPOOL_NCCL STREQUAL on AND SPOOL_NCCL_KIND STREQUAL off)
@@ -52,7 +54,7 @@ if(SPOOL_NCCL STREQUAL on AND SPOOL_NCCL_KIND STREQUAL off)
                       " device ${SPOOL_CUDA_KIND}; it is sought in the toolkit, the system, and Python's"
                       " nvidia-nccl-cu13, and scripts/nccl.sh fetches it")
 endif()
-message(STATUS "ranks on GPUs by NCCL: ${SPOOL_NCCL_KIND} ${SPOOL_NCCL_INCLUDE}")
+message(STATUS "NCCL for ranks on GPUs: ${SPOOL_NCCL_KIND} ${SPOOL_NCCL_INCLUDE}")
 
 # Where to look for the library besides where the system looks.
 if(SPOOL_NCCL_KIND STREQUAL on)
