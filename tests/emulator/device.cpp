@@ -31,11 +31,6 @@ struct Allocation {
 };
 std::map<void*, Allocation> allocations;
 
-SharedBudget& budget() {
-  static SharedBudget all;
-  return all;
-}
-
 // What a kernel may have, and has declared when it ran.
 std::map<std::pair<int, const void*>, size_t> dynamic_limits;  // by device
 std::map<const void*, size_t> declared;

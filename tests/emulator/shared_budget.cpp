@@ -25,6 +25,11 @@ void lock(int file, short kind) {
 
 }  // namespace
 
+SharedBudget& budget() {
+  static SharedBudget all;
+  return all;
+}
+
 SharedBudget::SharedBudget() {
   const char* path = std::getenv("EMULATOR_MEMORY");
   if (!path || !*path) return;

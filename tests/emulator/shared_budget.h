@@ -39,4 +39,7 @@ class SharedBudget {
   std::vector<Share> own_;  // without a file
 };
 
+// Of this process's devices.
+SharedBudget& budget();
+
 }  // namespace emulator

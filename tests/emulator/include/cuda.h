@@ -1,0 +1,5 @@
+#pragma once
+
+// Included in place of CUDA's own.
+
+#include "../driver_api.h"
