@@ -11,6 +11,7 @@
 
 #include "capture.h"
 #include "errors.h"
+#include "gpus.h"
 #include "sanitizer.h"
 #include "scheduler.h"
 #include "shared_budget.h"
@@ -42,11 +43,7 @@ std::string_view environment(const char* name) {
 
 Device as_environment_says() {
   Device d;
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    const std::string_view list = visible;
-    const auto named = std::count(list.begin(), list.end(), ',') + !list.empty();
-    d.count = static_cast<int>(std::min<std::ptrdiff_t>(named, max_devices));
-  }
+  d.count = visible_gpus();
   d.fails_at = std::strtoull(environment("EMULATOR_FAILS_AT").data(), nullptr, 10);
   const std::string_view gpu = environment("EMULATOR_GPU");
   if (gpu == "exclusive" || gpu == "busy") d.context = cudaErrorDevicesUnavailable;

@@ -61,7 +61,7 @@ TEST_F(EmulatedDevices, EachThreadHasItsCurrentOne) {
   std::thread([&] { of_another = current_device(); }).join();
   EXPECT_EQ(of_another, 0);
   EXPECT_EQ(current_device(), 1);
-  EXPECT_EQ(cudaSetDevice(emulator::max_devices), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaSetDevice(emulator::device().count), cudaErrorInvalidDevice);
   EXPECT_EQ(current_device(), 1);
 }
 

@@ -110,12 +110,19 @@ TEST(EmulatedProcesses, SayInASentenceWhyAGpuIsRefused) {
   }
 }
 
+void expect_devices(const char* variable, const char* value, int count) {
+  const Child child(variable, value,
+                    [] { fail(ErrorKind::invalid, emulator::device().count, " devices"); });
+  EXPECT_TRUE(contains(child.outcome(), sentence(count, " devices"))) << child.outcome();
+}
+
 TEST(EmulatedProcesses, SeeTheDevicesThatTheyAreShown) {
-  for (const auto& [shown, count] : {std::pair("", 0), {"1", 1}, {"0,1", 2}}) {
-    const Child child("CUDA_VISIBLE_DEVICES", shown,
-                      [] { fail(ErrorKind::invalid, emulator::device().count, " devices"); });
-    EXPECT_TRUE(contains(child.outcome(), sentence(count, " devices"))) << child.outcome();
-  }
+  expect_devices("CUDA_VISIBLE_DEVICES", "", 0);
+  expect_devices("CUDA_VISIBLE_DEVICES", "1", 1);
+  expect_devices("CUDA_VISIBLE_DEVICES", "0,1", 2);
+  expect_devices("CUDA_VISIBLE_DEVICES", "1,2,0", 1);  // there is no GPU 2
+  expect_devices("EMULATOR_DEVICES", "4", 4);
+  expect_devices("EMULATOR_DEVICES", "", 2);
 }
 
 }  // namespace

@@ -87,12 +87,12 @@ namespace emulator {
 
 enum class Schedule { lazy, eager };
 
-constexpr int max_devices = 2;
+constexpr int max_devices = 8, default_devices = 2;
 
 // The emulated devices, which are alike, and which tests may change.
 struct Device {
   std::string name = "emulated GPU";
-  int count = max_devices, major = 9, minor = 0, multiprocessors = 4;
+  int count = default_devices, major = 9, minor = 0, multiprocessors = 4;
   int driver = 13000, runtime = 13000;
   size_t bytes = size_t{8} << 30;  // of each
   // What CUDA answers to the first call that needs the device, and to one that needs a kernel.
@@ -100,7 +100,7 @@ struct Device {
   Schedule schedule = Schedule::lazy;
   uint64_t fails_at = 0;  // the kernel that fails, counted from 1 on; 0: none
 };
-// As the environment says at the start: the devices are those of CUDA_VISIBLE_DEVICES; fails_at is
+// As the environment says at the start: the devices are those of gpus.h; fails_at is
 // EMULATOR_FAILS_AT; and EMULATOR_GPU may be one that CUDA refuses: "exclusive", as another program
 // has it for itself, by its compute mode; "busy", whatever its mode; "full", without memory for a
 // context; "foreign", not of the architectures that the kernels were compiled for.
