@@ -15,6 +15,7 @@
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/plan_words.h"
 #include "spool/runtime/cpu/usable_cores.h"
+#include "spool/runtime/cuda/device.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -199,6 +200,7 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
     rows += p == Purpose::exchange ? exchange_row(run, bytes) : row(name(p), format_bytes(bytes));
   }
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
+  const size_t page = cpu ? 1 : cuda_page_bytes, besides = (page - run.budget % page) % page;
   return rows + row("between blocks", format_bytes(foretold.memory.peak - counted)) +
          row(foretold_peak, format_bytes(foretold.memory.peak), peak_note(run)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
@@ -207,6 +209,7 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
          (run.program_bytes
               ? row("the program itself", format_bytes(run.program_bytes), "besides, about")
               : "") +
+         (besides ? row("to whole pages", format_bytes(besides), "besides, of 2 MiB") : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
          (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "");
 }

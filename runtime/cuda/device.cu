@@ -1,5 +1,6 @@
 #include "spool/runtime/cuda/device.h"
 
+#include "spool/runtime/cuda/arena_memory.h"
 #include "spool/runtime/cuda/handles.cuh"
 
 namespace spool {
@@ -96,6 +97,7 @@ CudaDevice cuda_device(int index) {
   }
   check_usable(index, device);
   cuda::check_call(cudaMemGetInfo(&device.free_bytes, &device.bytes), "cudaMemGetInfo");
+  device.page_bytes = cuda::arena_page(index);
   cuda::check_call(cudaDriverGetVersion(&device.driver), "cudaDriverGetVersion");
   cuda::check_call(cudaRuntimeGetVersion(&device.runtime), "cudaRuntimeGetVersion");
   return device;

@@ -11,16 +11,21 @@ namespace spool {
 // that are not in an arena: an allowance, not a measurement.
 constexpr size_t cuda_library_bytes = size_t{512} << 20;
 
+// An arena takes whole pages: of this size where no device says another.
+constexpr size_t cuda_page_bytes = size_t{2} << 20;
+
 struct CudaDevice {
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   size_t free_bytes = 0, bytes = 0;  // memory, free and total
-  int driver = 0, runtime = 0;       // versions, as 1000 major + 10 minor
+  size_t page_bytes = cuda_page_bytes;
+  int driver = 0, runtime = 0;  // versions, as 1000 major + 10 minor
 
-  // The free memory less the allowance.
+  // Whole pages of the free memory less the allowance.
   size_t bytes_for_an_arena() const {
-    return free_bytes < cuda_library_bytes ? 0 : free_bytes - cuda_library_bytes;
+    const size_t left = free_bytes < cuda_library_bytes ? 0 : free_bytes - cuda_library_bytes;
+    return left / page_bytes * page_bytes;
   }
 };
 

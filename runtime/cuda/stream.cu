@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/cuda/arena_memory.h"
 #include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/finishing.cuh"
@@ -15,6 +16,7 @@
 #include "spool/runtime/cuda/host_work.cuh"
 #include "spool/runtime/cuda/staging.cuh"
 #include "spool/runtime/cuda/trace_origin.cuh"
+#include "spool/runtime/integer.h"
 #include "spool/runtime/memory/poison.h"
 #include "spool/runtime/units.h"
 
@@ -23,13 +25,13 @@ namespace {
 
 using cuda::check_call;
 
-struct OwningArena {
-  cuda::DeviceMemory memory;
-  Arena arena;
-  OwningArena(size_t bytes, const std::string& device)
-      : memory(bytes), arena(memory.data(), bytes, device) {
+// The arena of every CudaStream is one.
+struct OwningArena : cuda::ArenaMemory, Arena {
+  OwningArena(int index, size_t bytes, const std::string& device)
+      : ArenaMemory(index, bytes), Arena(data(), bytes, device) {
 #if !defined(__CUDACC__)
-    poison_arena(memory.data(), bytes);
+    poison_arena(data(), bytes);
+    poison(data() + bytes, reserved() - bytes);
 #endif
   }
 };
@@ -39,7 +41,8 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
   const std::string name = sentence("cuda:", index);
   // What was free when the budget was chosen may be a little less now.
   constexpr size_t min_left = cuda_library_bytes / 2;
-  if (bytes > device.free_bytes || device.free_bytes - bytes < min_left) {
+  const size_t reserved = round_up(std::max<size_t>(bytes, 1), device.page_bytes);
+  if (reserved > device.free_bytes || device.free_bytes - reserved < min_left) {
     fail_memory({.what = name + ": the budget",
                  .needed = bytes,
                  .available = device.bytes_for_an_arena(),
@@ -50,8 +53,7 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
                                     " are left for what CUDA loads later"),
                  .settings = {"memory"}});
   }
-  auto owner = std::make_shared<OwningArena>(std::max<size_t>(bytes, 1), name);
-  return {owner, &owner->arena};
+  return std::make_shared<OwningArena>(index, std::max<size_t>(bytes, 1), name);
 }
 
 CudaArchitecture architecture_of(int index) {
@@ -88,6 +90,7 @@ class RecentKernels {
 
 struct CudaStream::State {
   int index;
+  const cuda::ArenaMemory& memory;
   cuda::StreamHandle stream = cuda::make_stream();
   cuda::Staging staging{stream.get()};
   RecentKernels recent = {};
@@ -96,15 +99,16 @@ struct CudaStream::State {
   cuda::Finishing finishing = {};
   bool synchronous = waits_for_every_kernel(), capturing = false;
 
-  explicit State(int device) : index(cuda::made_current(device)) {}
+  State(int device, const cuda::ArenaMemory& of) : index(cuda::made_current(device)), memory(of) {}
 };
 
 CudaStream::CudaStream(int index, size_t budget)
     : Stream({DeviceType::cuda, index}, architecture_of(index), reserve(index, budget)),
-      state_(std::make_unique<State>(index)) {}
+      state_(std::make_unique<State>(index, cuda::arena_memory(*this))) {}
 
 CudaStream::CudaStream(CudaStream& first)
-    : Stream(SideStream{}, first), state_(std::make_unique<State>(first.state_->index)) {}
+    : Stream(SideStream{}, first),
+      state_(std::make_unique<State>(first.state_->index, first.state_->memory)) {}
 
 CudaStream::~CudaStream() {
   make_current();
@@ -116,8 +120,14 @@ CudaStream::~CudaStream() {
 
 std::string CudaStream::description() const {
   const Cudnn cudnn = find_cudnn();
+  const std::string& unshared = state_->memory.why_not_shared();
   return sentence("cuda:", state_->index, " (", cuda_device(state_->index).name,
-                  cudnn ? "" : "; " + cudnn.why_not, ")");
+                  cudnn ? "" : "; " + cudnn.why_not,
+                  unshared.empty() ? "" : "; an arena that ranks cannot share: " + unshared, ")");
+}
+
+const cuda::ArenaMemory& cuda::arena_memory(CudaStream& stream) {
+  return static_cast<const OwningArena&>(stream.arena());
 }
 
 void* CudaStream::native() const { return state_->stream.get(); }

@@ -1,8 +1,8 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// The cuda device: work is enqueued on a CUDA stream and runs in order, on memory that one
-// cudaMalloc allocates when the stream is opened.  This header includes none of CUDA's.
+// The cuda device: work is enqueued on a CUDA stream and runs in order, on memory that is taken
+// when the stream is opened (arena_memory.h).  This header includes none of CUDA's.
 //
 // Uploads go through pinned host memory.  The host waits for the device in download() and
 // synchronize(), and in an upload only if the pinned memory is full.
