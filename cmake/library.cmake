@@ -49,5 +49,10 @@ if(SPOOL_CUDA_KIND STREQUAL toolkit)
 elseif(SPOOL_CUDA_KIND STREQUAL emulator)
   target_compile_definitions(spool_library PUBLIC SPOOL_CUDA=1)
   target_sources(spool_library PRIVATE $<TARGET_OBJECTS:spool_emulator>)
+  # Emulated NCCL is looked for by name in the program itself.
+  set(is_program $<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>)
+  target_link_options(
+    spool_library INTERFACE
+    $<BUILD_INTERFACE:$<${is_program}:LINKER:-u,ncclGetVersion,--export-dynamic-symbol=nccl*>>)
 endif()
 add_library(spool::spool ALIAS spool_library)
