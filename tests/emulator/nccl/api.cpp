@@ -116,7 +116,7 @@ static_assert(sizeof(Id) <= NCCL_UNIQUE_ID_BYTES);
 ncclComm_t add(std::shared_ptr<Communicator> communicator) {
   auto made = std::make_unique<ncclComm>();
   made->communicator = std::move(communicator);
-  const ncclComm_t handle = made.get();
+  ncclComm* const handle = made.get();
   const std::lock_guard lock(handles().mutex);
   handles().all[handle] = std::move(made);
   return handle;
