@@ -150,6 +150,7 @@ void StepExecutor::run_placeholder(double learning_rate) {
     run_micro_step(step_phase(micro, count), /*is_last=*/micro + 1 == count);
   }
   optimizer_->update(random_);
+  if (exchange_) exchange_losses();
   memory.finish();
   optimizer_->set_steps(done);
   stream_.synchronize();
@@ -193,8 +194,8 @@ void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) 
     enqueue_micro_step(micro);
     if (exchange_) keep_loss(of_step);
   }
-  memory.finish();
   if (exchange_) exchange_losses();
+  memory.finish();
   optimizer_->set_steps(step.number + 1);  // a replayed graph has not counted it
   if (results_ && !stream_.trace()) results_->enqueue(step.number, loss_, optimizer_->clip());
   survey_ = nullptr;

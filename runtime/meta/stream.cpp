@@ -19,7 +19,7 @@ MetaStream::MetaStream(const Machine& machine, size_t capacity)
 
 MetaStream::MetaStream(const Machine& machine, std::shared_ptr<Arena> memory)
     : Stream({DeviceType::meta}, machine.architecture, std::move(memory)), machine_(machine) {
-  if (machine.mesh.ranks > 0) join(rehearsed_ranks(machine.mesh));
+  if (machine.mesh.ranks > 0) join(rehearsed_ranks(machine));
 }
 
 void MetaStream::add_span(const char* name, Activity activity, const Cost& cost, double begin) {

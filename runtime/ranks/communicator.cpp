@@ -4,20 +4,12 @@
 #include <limits>
 
 #include "spool/runtime/hash.h"
-#include "spool/runtime/meta/stream.h"
+#include "spool/runtime/ranks/packing.h"
 #include "spool/runtime/ranks/timeout.h"
+#include "spool/runtime/stream.h"
 
 namespace spool {
 namespace {
-
-class RehearsedRanks final : public Communicator {
- public:
-  explicit RehearsedRanks(const Mesh& mesh) : Communicator(mesh.rank, mesh.ranks) {}
-  const char* kind() const override { return "meta"; }
-
- private:
-  void move(const char*, const Messages&, const Messages&, double) override {}
-};
 
 size_t bytes_to_others(const Messages& all, int rank) {
   size_t bytes = 0;
@@ -41,27 +33,61 @@ double seconds_over(const Mesh& mesh, bool between, const Messages& out, const M
   return most > 0 ? link.seconds + most / link.bytes_per_second : 0;
 }
 
+// One kernel packs what goes out; what all get a second one unpacks.
+double packing_seconds(const Machine& machine, Pattern pattern, size_t out, size_t in) {
+  const auto seconds = [&](size_t bytes) {
+    return machine.seconds({.bytes = 2 * static_cast<double>(bytes)});
+  };
+  if (pattern == Pattern::all_to_all) return seconds(out);
+  return seconds(out / static_cast<size_t>(machine.mesh.ranks - 1)) + seconds(in);
+}
+
+class RehearsedRanks final : public Communicator {
+ public:
+  explicit RehearsedRanks(const Machine& machine)
+      : Communicator(machine.mesh.rank, machine.mesh.ranks), machine_(machine) {}
+  const char* kind() const override { return "meta"; }
+
+  size_t workspace_bytes(size_t piece) const override {
+    return packs() ? packed_bytes(size(), piece) : 0;
+  }
+
+ private:
+  bool packs() const { return std::holds_alternative<CudaArchitecture>(machine_.architecture); }
+
+  void move(const char*, const Messages&, const Messages&, double) override {}
+
+  void enqueue(Exchange e, Stream& queue) override {
+    const size_t sent = bytes_to_others(e.out, rank()), taken = bytes_to_others(e.in, rank());
+    const double within = seconds_over(machine_.mesh, /*between=*/false, e.out, e.in),
+                 between = seconds_over(machine_.mesh, /*between=*/true, e.out, e.in),
+                 packing = packs() ? packing_seconds(machine_, e.pattern, sent, taken) : 0;
+    queue.host_work(e.name, packing + std::max(within, between),
+                    RehearsedExchange{.sent = static_cast<double>(sent)});
+  }
+
+  Machine machine_;
+};
+
 std::byte* bytes_at(void* data) { return static_cast<std::byte*>(data); }
 
 }  // namespace
 
-void Communicator::exchange(const char* name, Messages out, Messages in, Stream& queue) {
-  const size_t sent = bytes_to_others(out, rank_);
+void Communicator::exchange(Exchange e, Stream& queue) {
+  const size_t sent = bytes_to_others(e.out, rank_);
   sent_ += sent;
   Hash hash(list_);
-  hash.add(std::string_view(name));
+  hash.add(std::string_view(e.name));
   hash.add(uint64_t{sent});
   list_ = hash.state();
-  if (queue.device().type == DeviceType::meta) {
-    const Mesh& mesh = static_cast<const MetaStream&>(queue).machine().mesh;
-    const double within = seconds_over(mesh, /*between=*/false, out, in),
-                 between = seconds_over(mesh, /*between=*/true, out, in);
-    return queue.host_work(name, std::max(within, between),
-                           RehearsedExchange{.sent = static_cast<double>(sent)});
-  }
-  queue.host_work(name, /*seconds=*/0, [this, name, out = std::move(out), in = std::move(in)] {
+  enqueue(std::move(e), queue);
+}
+
+void Communicator::enqueue(Exchange e, Stream& queue) {
+  const char* const name = e.name;
+  queue.host_work(name, /*seconds=*/0, [this, e = std::move(e)] {
     const double begin = host_clock();
-    move(name, out, in, rank_timeout());
+    move(e.name, e.out, e.in, rank_timeout());
     seconds_ = seconds_ + host_clock() - begin;
   });
 }
@@ -91,8 +117,8 @@ std::vector<std::string> Communicator::gather(const char* name, const std::strin
   return all;
 }
 
-std::shared_ptr<Communicator> rehearsed_ranks(const Mesh& mesh) {
-  return std::make_shared<RehearsedRanks>(mesh);
+std::shared_ptr<Communicator> rehearsed_ranks(const Machine& machine) {
+  return std::make_shared<RehearsedRanks>(machine);
 }
 
 }  // namespace spool

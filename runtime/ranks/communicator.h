@@ -20,13 +20,29 @@
 namespace spool {
 
 class Stream;
+struct Machine;
 
 struct Message {
   int peer = 0;
   std::byte* data = nullptr;
   size_t bytes = 0;
+  size_t at = 0;  // where it begins in the piece of an exchange
 };
 using Messages = std::vector<Message>;
+
+// What the others get of a rank: each a piece of its own, or all the same one.
+enum class Pattern : uint8_t { all_to_all, all_gather };
+
+// All messages between two ranks are one piece, of at most so many bytes on all ranks.
+struct Exchange {
+  const char* name = "";  // never freed
+  Pattern pattern = Pattern::all_to_all;
+  Messages out = {}, in = {};
+  size_t piece = 0;
+  std::byte* workspace = nullptr;  // memory of the device, as much as workspace_bytes() says
+  // Of all_to_all: memory of the device for a piece of each rank, by rank, where `in` lie.
+  std::byte* landing = nullptr;
+};
 
 // Who tells the user that ranks are lost: of ranks that are processes, the lowest that is left.
 enum class RankLoss { another_tells, disappeared, absent };
@@ -61,13 +77,11 @@ class Communicator {
   virtual bool are_threads() const { return false; }  // of one process
 
   // Bytes of the device's memory that exchange() needs beside its messages; the caller allocates
-  // them.
-  virtual size_t workspace_bytes(const Messages& /*out*/, const Messages& /*in*/) const {
-    return 0;
-  }
-  // Enqueues on the queue: sends `out` and takes `in`.  The name is never freed.  All exchanges of
-  // a communicator are on one queue.
-  void exchange(const char* name, Messages out, Messages in, Stream& queue);
+  // them, and the queue's next exchange may have the same.
+  virtual size_t workspace_bytes(size_t /*piece*/) const { return 0; }
+  // Enqueues on the queue: sends `out` and takes `in`.  All exchanges of a communicator are on one
+  // queue.
+  void exchange(Exchange, Stream& queue);
   // The same of host memory, now.  Not while an exchange is enqueued.  It waits for all ranks
   // however long one works on something else; exchange() waits for the timeout (timeout.h).
   void move_now(const char* name, const Messages& out, const Messages& in);
@@ -98,6 +112,8 @@ class Communicator {
   // seconds for a rank that does not come.  Called by one thread at a time.
   virtual void move(const char* name, const Messages& out, const Messages& in, double timeout) = 0;
   virtual void end_others(const std::string& /*why*/) {}
+  // Enqueues an exchange; by default, move() as work of the host.
+  virtual void enqueue(Exchange, Stream& queue);
 
  private:
   int rank_, size_;
@@ -106,8 +122,9 @@ class Communicator {
   uint64_t list_ = 0;
 };
 
-// Of a MetaStream: exchanges take the time of the mesh's links.
-std::shared_ptr<Communicator> rehearsed_ranks(const Mesh&);
+// Of a MetaStream: exchanges take the time of the mesh's links, and those of ranks on GPUs the
+// workspace and the time in which messages are packed (packing.h).
+std::shared_ptr<Communicator> rehearsed_ranks(const Machine&);
 // Threads of this process, one for each rank; 0 or more of them.
 std::vector<std::shared_ptr<Communicator>> ranks_of_threads(int size);
 

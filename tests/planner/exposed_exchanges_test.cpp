@@ -21,7 +21,7 @@ class ExposedExchanges : public ::testing::Test {
  protected:
   void exchange(size_t millions, const char* name = "gradients") {
     const Messages all{{1, nullptr, millions * million}, {0, nullptr, million}};
-    stream_.ranks()->exchange(name, all, all, *exchanges_);
+    stream_.ranks()->exchange({.name = name, .out = all, .in = all}, *exchanges_);
   }
   void compute(double seconds) { stream_.host_work("products", seconds, nullptr); }
   void copy_in(double seconds) { copies_->host_work("read", seconds, nullptr); }

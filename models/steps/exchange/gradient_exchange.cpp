@@ -8,11 +8,13 @@
 namespace spool {
 namespace {
 
-Message message(int peer, const View& v) { return {peer, v.data(), v.nbytes()}; }
+Message message(int peer, const View& v, size_t at) { return {peer, v.data(), v.nbytes(), at}; }
 
 View elements_of(const View& whole, Range elements) {
   return whole ? whole.slice_elements(elements) : whole;
 }
+
+std::byte* data_of(const Tensor& t) { return t ? t.view().data() : nullptr; }
 
 Range stretch(int64_t begin, int64_t size) { return {begin, begin + size}; }
 
@@ -79,31 +81,49 @@ void GradientExchange::is_final(Parameter& p) {
 void GradientExchange::end_backward() {
   while (next_ < pieces_.buckets()) hand_over(next_++);
   while (!flights_.empty()) retire();
+  others_ = workspace_ = {};
   if (stage_ != 0) return;
-  enqueue_pieces("gradients back", {0, pieces_.buckets()},
+  enqueue_pieces("gradients back", {0, pieces_.buckets()}, size_of(gradient_type()),
                  [](const Parameter& p) { return View(p.grad); });
   compute_.wait(queue_->record());
+  workspace_ = {};
 }
 
 void GradientExchange::hand_over(int64_t bucket) {
   if (flights_.size() == max_in_flight_) retire();
   const int64_t piece = pieces_.piece_elements();
-  const DType type = accumulator(parameters_.front()->data.dtype());
+  const DType type = gradient_type();
   Tensor& sums = sums_[static_cast<size_t>(bucket)];
   if (stage_ == 2 && !sums) {
     sums = Tensor({Shape{piece}, type}, compute_,
                   {.name = "own gradients", .purpose = Purpose::gradient});
   }
-  Flight flight{.bucket = bucket};
-  if (ranks() > 1) {
-    flight.others = Tensor({Shape{ranks() - 1, piece}, type}, compute_,
-                           {.name = "gradients of others", .purpose = Purpose::exchange});
+  if (ranks() > 1 && !others_) {
+    others_ = Tensor({Shape{ranks(), piece}, type}, compute_,
+                     {.name = "gradients of others", .purpose = Purpose::exchange});
+    workspace_ = workspace_for(piece_bytes());
   }
   open_queue();
-  if (ranks() > 1) enqueue_exchange(bucket, flight.others);
-  enqueue_sums(bucket, flight.others);
-  flight.done = queue_->record();
-  flights_.push_back(std::move(flight));
+  if (ranks() > 1) enqueue_exchange(bucket);
+  enqueue_sums(bucket);
+  flights_.push_back({.bucket = bucket, .done = queue_->record()});
+}
+
+DType GradientExchange::gradient_type() const {
+  return accumulator(parameters_.front()->data.dtype());
+}
+
+// The bytes of a rank's piece of a bucket's gradients.
+size_t GradientExchange::piece_bytes() const {
+  return static_cast<size_t>(pieces_.piece_elements()) * size_of(gradient_type());
+}
+
+// Absent where the communicator needs none.
+Tensor GradientExchange::workspace_for(size_t piece) const {
+  const size_t bytes = ranks_.workspace_bytes(piece);
+  if (bytes == 0) return {};
+  return Tensor({Shape{static_cast<int64_t>(bytes)}, DType::i8}, compute_,
+                {.name = "pieces of an exchange", .purpose = Purpose::exchange});
 }
 
 // Ranks that do not have the same gradients come to exchanges of other names, which an error tells.
@@ -124,29 +144,34 @@ Name GradientExchange::name_of(int64_t bucket) const {
                   others ? sentence(" and ", others, " more") : "");
 }
 
-void GradientExchange::enqueue_exchange(int64_t bucket, const Tensor& others) {
-  Messages out, in;
+void GradientExchange::enqueue_exchange(int64_t bucket) {
+  Exchange exchange{.name = name_of(bucket).c_str(),
+                    .pattern = Pattern::all_to_all,
+                    .piece = piece_bytes(),
+                    .workspace = data_of(workspace_),
+                    .landing = data_of(others_)};
+  const size_t element_bytes = size_of(gradient_type());
   for (int r = 0; r < ranks(); ++r) {
     if (r == rank()) continue;
     for (const Slice& s : pieces_.slices(bucket, r)) {
-      const Tensor& gradient = parameter_of(s).grad;
-      if (gradient) out.push_back(message(r, gradient.view().slice_elements(s.elements)));
+      const View gradient = elements_of(parameter_of(s).grad, s.elements);
+      const size_t at = static_cast<size_t>(s.at) * element_bytes;
+      if (gradient) exchange.out.push_back(message(r, gradient, at));
     }
-    const Tensor theirs = others.slice(stretch(r < rank() ? r : r - 1, 1));
+    const Tensor theirs = others_.slice(stretch(r, 1));
     for (const Slice& s : pieces_.slices(bucket, rank())) {
       if (!parameter_of(s).grad) continue;
-      in.push_back(message(r, theirs.view().slice_elements(stretch(s.at, s.elements.size()))));
+      const View part = theirs.view().slice_elements(stretch(s.at, s.elements.size()));
+      exchange.in.push_back(message(r, part, static_cast<size_t>(s.at) * element_bytes));
     }
   }
-  ranks_.exchange(name_of(bucket).c_str(), std::move(out), std::move(in), *queue_);
+  ranks_.exchange(std::move(exchange), *queue_);
 }
 
-void GradientExchange::enqueue_sums(int64_t bucket, const Tensor& others) {
+void GradientExchange::enqueue_sums(int64_t bucket) {
   SumRanks kernel;
   for (int r = 0; r < ranks(); ++r) {
-    const bool is_own = r == rank();
-    const Tensor theirs = is_own ? Tensor() : others.slice(stretch(r < rank() ? r : r - 1, 1));
-    kernel.pieces.add(is_own ? nullptr : theirs.view().data());
+    kernel.pieces.add(r == rank() ? nullptr : others_.slice(stretch(r, 1)).view().data());
   }
   const auto launch_list = [&] {
     if (kernel.slices.size() > 0) launch(kernel, *queue_);
@@ -187,39 +212,69 @@ void GradientExchange::retire() {
 
 void GradientExchange::gather(const char* name,
                               const std::function<std::vector<View>(int rank)>& of) {
-  enqueue(name, of);
+  if (ranks() == 1) return;
+  size_t piece = 0;
+  for (int r = 0; r < ranks(); ++r) {
+    size_t bytes = 0;
+    for (const View& v : of(r)) bytes += v.nbytes();
+    piece = std::max(piece, bytes);
+  }
+  const Tensor workspace = workspace_for(piece);
+  enqueue({.name = name, .piece = piece, .workspace = data_of(workspace)}, of);
   compute_.wait(queue_->record());
 }
 
-void GradientExchange::enqueue(const char* name,
+void GradientExchange::enqueue(Exchange exchange,
                                const std::function<std::vector<View>(int rank)>& of) {
-  if (ranks() == 1) return;
-  Messages out, in;
+  exchange.pattern = Pattern::all_gather;
+  const auto add = [](Messages& to, int peer, const std::vector<View>& views) {
+    size_t at = 0;
+    for (const View& v : views) {
+      to.push_back(message(peer, v, at));
+      at += v.nbytes();
+    }
+  };
   const std::vector<View> own = of(rank());
   for (int r = 0; r < ranks(); ++r) {
     if (r == rank()) continue;
-    for (const View& v : own) out.push_back(message(r, v));
-    for (const View& v : of(r)) in.push_back(message(r, v));
+    add(exchange.out, r, own);
+    add(exchange.in, r, of(r));
   }
   open_queue();
-  ranks_.exchange(name, std::move(out), std::move(in), *queue_);
+  ranks_.exchange(std::move(exchange), *queue_);
 }
 
-void GradientExchange::enqueue_pieces(const char* name, Range buckets,
+// The buckets of an exchange of pieces whose elements have so many bytes: as many as the workspace
+// of an exchange of gradients and its landing have room for, or, where there is none, 32 Mi
+// elements.
+int64_t GradientExchange::buckets_together(size_t element_bytes) const {
+  constexpr int64_t max_elements = int64_t{32} << 20;
+  const auto piece = static_cast<size_t>(pieces_.piece_elements());
+  const size_t room = 2 * ranks_.workspace_bytes(piece_bytes()),
+               of_one = ranks_.workspace_bytes(piece * element_bytes);
+  const int64_t together = of_one > 0 ? static_cast<int64_t>(room / of_one)
+                                      : max_elements / (pieces_.piece_elements() * ranks());
+  return std::max<int64_t>(1, together);
+}
+
+void GradientExchange::enqueue_pieces(const char* name, Range buckets, size_t element_bytes,
                                       const std::function<View(const Parameter&)>& view_of) {
-  constexpr int64_t max_elements = int64_t{32} << 20;  // of an exchange
-  const int64_t step = std::max<int64_t>(1, max_elements / (pieces_.piece_elements() * ranks()));
-  for (int64_t first = buckets.begin; first < buckets.end; first += step) {
-    enqueue(name, [&](int r) {
+  if (ranks() == 1 || buckets.size() <= 0) return;
+  const int64_t together = buckets_together(element_bytes);
+  const size_t piece = static_cast<size_t>(together * pieces_.piece_elements()) * element_bytes;
+  if (!workspace_) workspace_ = workspace_for(piece);
+  for (int64_t first = buckets.begin; first < buckets.end; first += together) {
+    const auto of = [&](int r) {
       std::vector<View> all;
-      for (int64_t b = first; b < std::min(first + step, buckets.end); ++b) {
+      for (int64_t b = first; b < std::min(first + together, buckets.end); ++b) {
         for (const Slice& s : pieces_.slices(b, r)) {
           const View part = elements_of(view_of(parameter_of(s)), s.elements);
           if (part) all.push_back(part);
         }
       }
       return all;
-    });
+    };
+    enqueue({.name = name, .piece = piece, .workspace = data_of(workspace_)}, of);
   }
 }
 
@@ -233,13 +288,19 @@ void GradientExchange::is_updated(Range elements, Stream& by) {
 }
 
 void GradientExchange::send_parameters(int64_t end) {
-  enqueue_pieces("parameters", {sent_, end}, [](const Parameter& p) { return p.data.view(); });
+  size_t element_bytes = 0;
+  for (const Parameter* p : parameters_) {
+    element_bytes = std::max(element_bytes, size_of(p->data.dtype()));
+  }
+  enqueue_pieces("parameters", {sent_, end}, element_bytes,
+                 [](const Parameter& p) { return p.data.view(); });
   sent_ = end;
 }
 
 void GradientExchange::gather_parameters() {
   send_parameters(pieces_.buckets());
   compute_.wait(queue_->record());
+  workspace_ = {};
 }
 
 void GradientExchange::gather_granules(const Tensor& granules) {
@@ -271,6 +332,7 @@ void GradientExchange::abandon() noexcept {
     }
     flights_.clear();
   }
+  others_ = workspace_ = {};
   free_gradients();
 }
 

@@ -75,20 +75,23 @@ class GradientExchange final : public GradientSink, public OwnRow {
  private:
   struct Flight {
     int64_t bucket = 0;
-    Tensor others = {};  // (ranks, elements of a piece): what the others sent
     Event done = {};
   };
 
   Parameter& parameter_of(const Slice& s) const { return *parameters_[s.parameter]; }
   void hand_over(int64_t bucket);
   Name name_of(int64_t bucket) const;
-  void enqueue_exchange(int64_t bucket, const Tensor& others);
-  void enqueue_sums(int64_t bucket, const Tensor& others);
+  Tensor workspace_for(size_t piece) const;
+  DType gradient_type() const;
+  size_t piece_bytes() const;
+  int64_t buckets_together(size_t element_bytes) const;
+  void enqueue_exchange(int64_t bucket);
+  void enqueue_sums(int64_t bucket);
   void retire();
   void open_queue();
-  void enqueue(const char* name, const std::function<std::vector<View>(int rank)>& of);
+  void enqueue(Exchange, const std::function<std::vector<View>(int rank)>& of);
   void send_parameters(int64_t end);
-  void enqueue_pieces(const char* name, Range buckets,
+  void enqueue_pieces(const char* name, Range buckets, size_t element_bytes,
                       const std::function<View(const Parameter&)>&);
   bool serve_state(Optimizer&);
 
@@ -112,6 +115,9 @@ class GradientExchange final : public GradientSink, public OwnRow {
   std::map<int64_t, int64_t> updated_;
   int64_t sent_ = 0;  // buckets whose parameters are sent
   std::deque<Flight> flights_;
+  // What the queue's exchanges have one after another: what the others sent, (ranks, elements of a
+  // piece), and the communicator's workspace.
+  Tensor others_, workspace_;
   bool others_serve_ = false;
 };
 

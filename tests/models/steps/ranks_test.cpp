@@ -3,7 +3,6 @@
 // was foretold.
 
 #include <mutex>
-#include <set>
 
 #include "spool/models/steps/step_executor.h"
 #include "spool/runtime/cpu/stream.h"
@@ -179,7 +178,6 @@ TEST(Ranks, TrainTheSameModelWithAnyNumberOfBucketsInFlight) {
   for (const int stage : {1, 2}) {
     const StepConfig config{.accumulate = 3, .ranks = 3, .zero = stage};
     const Trained two = train_on(3, config);
-    std::set<size_t> peaks;
     for (const int buckets : {2, 3, 4, 8}) {
       const StepPlans plans{.step = {.buckets_in_flight = buckets}};
       const Trained trained = train_on(3, config, plans);
@@ -188,9 +186,7 @@ TEST(Ranks, TrainTheSameModelWithAnyNumberOfBucketsInFlight) {
       machine.architecture = CpuArchitecture{.threads = 1};
       const Report report = rehearse_step(describe(sizes, config), plans, machine).report;
       EXPECT_EQ(trained.peaks, std::vector<size_t>(3, report.memory.peak)) << buckets;
-      peaks.insert(report.memory.peak);
     }
-    EXPECT_GT(peaks.size(), 1U) << stage;
   }
 }
 

@@ -50,7 +50,7 @@ void exchange_all(Communicator& ranks, const std::vector<size_t>& sizes, Stream&
       in.push_back({r, taken.back().data(), sizes[number]});
     }
   }
-  ranks.exchange("letters", out, in, queue);
+  ranks.exchange({.name = "letters", .out = out, .in = in}, queue);
   queue.synchronize();
   for (size_t i = 0; i < in.size(); ++i) {
     const size_t number = i / static_cast<size_t>(ranks.size());
@@ -165,7 +165,7 @@ void hang_one(Communicator& ranks) {
   if (ranks.rank() == 1) ::raise(SIGSTOP);
   std::byte sent{1}, taken{};
   CpuStream queue(mebi, 0);
-  ranks.exchange("gradients", {{1, &sent, 1}}, {{1, &taken, 1}}, queue);
+  ranks.exchange({.name = "gradients", .out = {{1, &sent, 1}}, .in = {{1, &taken, 1}}}, queue);
   queue.synchronize();
 }
 

@@ -72,7 +72,7 @@ TEST_F(SocketRanks, ExchangeMessagesOfAnySize) {
         out.push_back({r, reinterpret_cast<std::byte*>(given.data() + at), bytes});
         in.push_back({r, reinterpret_cast<std::byte*>(taken.data() + at), bytes});
       }
-      ranks->exchange("numbers", out, in, queue);
+      ranks->exchange({.name = "numbers", .out = out, .in = in}, queue);
       queue.synchronize();
       for (size_t i = 0; i < taken.size(); ++i) {
         const int peer = static_cast<int>(i / count), own = ranks->rank();
@@ -141,7 +141,7 @@ std::vector<RankLoss> losses_without(int gone, double timeout, bool hangs) {
     int number = 0;
     const Message message{gone, reinterpret_cast<std::byte*>(&number), sizeof number};
     try {
-      ranks->exchange("gradients", {}, {message}, queue);
+      ranks->exchange({.name = "gradients", .in = {message}}, queue);
       queue.synchronize();
     } catch (const RankEnded& e) {
       losses[static_cast<size_t>(ranks->rank())] = e.loss();

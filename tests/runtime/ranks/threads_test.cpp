@@ -30,7 +30,7 @@ void exchange_numbers(Communicator& ranks, Stream& queue, size_t count) {
     out.push_back({static_cast<int>(r), bytes_of(given) + begin, bytes});
     in.push_back({static_cast<int>(r), bytes_of(taken) + begin, bytes});
   }
-  ranks.exchange("numbers", out, in, queue);
+  ranks.exchange({.name = "numbers", .out = out, .in = in}, queue);
   queue.synchronize();
   for (size_t r = 0; r < size; ++r) {
     for (size_t i = 0; i < count; ++i) {
@@ -111,7 +111,7 @@ TEST(ThreadRanks, OneThatDoesNotComeIsNamed) {
   expect_error(ErrorKind::device, {"rank 1, rank 2 did not come to the exchange 'gradients'"}, [] {
     const auto all = ranks_of_threads(3);
     CpuStream queue(size_t{1} << 20, 1);
-    all[0]->exchange("gradients", {}, {}, queue);
+    all[0]->exchange({.name = "gradients"}, queue);
     queue.synchronize();
   });
   set_rank_timeout(usual_rank_timeout);
