@@ -154,6 +154,10 @@ void StepExecutor::run_placeholder(double learning_rate) {
   memory.finish();
   optimizer_->set_steps(done);
   stream_.synchronize();
+  if (exchange_) {
+    exchange_->synchronize();
+    exchange_->communicator().forget_sent();
+  }
 }
 
 void StepExecutor::run(const Step& step, const UploadBatch& upload) {

@@ -87,6 +87,7 @@ CudaDevice cuda_device(int index) {
   cudaDeviceProp properties{};
   cuda::check_call(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   device.name = properties.name;
+  device.uuid.assign(properties.uuid.bytes, sizeof properties.uuid.bytes);
   device.major = value_of(cudaDevAttrComputeCapabilityMajor, index);
   device.minor = value_of(cudaDevAttrComputeCapabilityMinor, index);
   device.multiprocessors = value_of(cudaDevAttrMultiProcessorCount, index);

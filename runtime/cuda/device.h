@@ -15,7 +15,7 @@ constexpr size_t cuda_library_bytes = size_t{512} << 20;
 constexpr size_t cuda_page_bytes = size_t{2} << 20;
 
 struct CudaDevice {
-  std::string name;
+  std::string name, uuid;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   size_t free_bytes = 0, bytes = 0;  // memory, free and total

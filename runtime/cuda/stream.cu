@@ -132,6 +132,10 @@ const cuda::ArenaMemory& cuda::arena_memory(CudaStream& stream) {
 
 void* CudaStream::native() const { return state_->stream.get(); }
 
+std::function<void(std::exception_ptr)> CudaStream::failure() const {
+  return [kept = state_->host_failure](std::exception_ptr error) { kept->keep(std::move(error)); };
+}
+
 void CudaStream::make_current() const { (void)cudaSetDevice(state_->index); }
 
 void CudaStream::begin_call(const char* name) const {

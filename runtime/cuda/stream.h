@@ -11,6 +11,8 @@
 // captured, so that a device error names the kernel that failed; otherwise the error names all
 // kernels that may have failed.
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <typeindex>
 #include <utility>
@@ -42,6 +44,9 @@ class CudaStream final : public Stream {
 
   // The cudaStream_t.
   void* native() const;
+
+  // Makes the stream fail: its next call throws the error.  May be called by another thread.
+  std::function<void(std::exception_ptr)> failure() const;
 
   // The state of a library for this stream, created at its first use and destroyed with the stream.
   template <class Library>

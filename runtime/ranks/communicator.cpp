@@ -117,6 +117,13 @@ std::vector<std::string> Communicator::gather(const char* name, const std::strin
   return all;
 }
 
+void Communicator::check_others(const char* exchange, double waited) {
+  if (waited < rank_timeout()) return;
+  throw RankEnded(sentence("the other ranks did not come to the exchange '", exchange, "' in ",
+                           rank_timeout(), " s"),
+                  RankLoss::absent);
+}
+
 std::shared_ptr<Communicator> rehearsed_ranks(const Machine& machine) {
   return std::make_shared<RehearsedRanks>(machine);
 }

@@ -82,6 +82,9 @@ class Communicator {
   // Enqueues on the queue: sends `out` and takes `in`.  All exchanges of a communicator are on one
   // queue.
   void exchange(Exchange, Stream& queue);
+  // Prepares exchanges of memory of the stream's arena, on its side streams; all ranks call it
+  // before the first.  What it returns ends before the stream, which fails where they fail.
+  virtual std::shared_ptr<void> open(Stream&) { return nullptr; }
   // The same of host memory, now.  Not while an exchange is enqueued.  It waits for all ranks
   // however long one works on something else; exchange() waits for the timeout (timeout.h).
   void move_now(const char* name, const Messages& out, const Messages& in);
@@ -99,10 +102,15 @@ class Communicator {
   // Whether a lower rank, too, ends by an error of its own, which that one tells; waits a second.
   virtual bool has_lower_rank_failed() { return false; }
 
+  // For a backend that waits for others on a device: throws RankEnded if another rank has ended, or
+  // if this one has waited longer at an exchange than the timeout.  Another thread may call it.
+  virtual void check_others(const char* exchange, double waited);
+
   // Bytes given to others by exchange() so far, and the seconds that those took, with what this
   // rank waited for others in them.
   size_t sent() const { return sent_; }
-  double seconds() const { return seconds_; }
+  virtual double seconds() const { return seconds_; }
+  void forget_sent() { sent_ = 0; }
   // A hash of the exchanges so far: their names, and the numbers of their bytes.
   uint64_t list() const { return list_; }
 
@@ -112,6 +120,7 @@ class Communicator {
   // seconds for a rank that does not come.  Called by one thread at a time.
   virtual void move(const char* name, const Messages& out, const Messages& in, double timeout) = 0;
   virtual void end_others(const std::string& /*why*/) {}
+  static void end_others_of(Communicator& other, const std::string& why) { other.end_others(why); }
   // Enqueues an exchange; by default, move() as work of the host.
   virtual void enqueue(Exchange, Stream& queue);
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "spool/runtime/device.h"
 #include "spool/runtime/ranks/communicator.h"
 
 namespace spool {
@@ -20,5 +21,12 @@ void run_ranks(int ranks, const std::function<void(const std::shared_ptr<Communi
 // others.  If a rank throws while it has this, or disappears, the others' exchanges throw
 // RankEnded.
 std::shared_ptr<Communicator> ranks_of_launcher();
+
+// The same ranks, whose exchanges are of this device's memory: on a GPU, of which each rank has one
+// of its own, by NCCL.  All ranks call it.  Throws where they have no NCCL, or share a GPU.
+std::shared_ptr<Communicator> on_device(std::shared_ptr<Communicator>, Device);
+// The GPU of this rank: the one of its number among the ranks of its machine, or the only one that
+// it sees.  All ranks call it.  Throws where it has none.
+Device gpu_of_rank(Communicator&);
 
 }  // namespace spool

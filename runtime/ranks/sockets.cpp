@@ -78,6 +78,22 @@ class SocketRanks final : public Communicator {
   void is_doing(const std::string& what) override { watch_.is_doing(what); }
   bool has_lower_rank_failed() override { return watch_.has_lower_rank_failed(/*seconds=*/1); }
 
+  void check_others(const char* exchange, double waited) override {
+    watch_.throw_if_ended();
+    std::set<int> others, silent;
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      char next = 0;
+      const ssize_t n = ::recv(*peers_[static_cast<size_t>(r)].connection, &next, sizeof next,
+                               MSG_PEEK | MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && !is_again())) watch_.throw_disappeared(r, exchange);
+      others.insert(r);
+      if (watch_.silence(r) >= 0.6 * rank_timeout()) silent.insert(r);
+    }
+    if (waited < rank_timeout()) return;
+    watch_.throw_absent(silent.empty() ? others : silent, exchange, rank_timeout());
+  }
+
  private:
   void end_others(const std::string& why) override { watch_.end(why); }
 

@@ -160,7 +160,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
                                                             : device().minor;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
+  properties->uuid = {};
+  properties->uuid.bytes[0] = static_cast<char>(emulator::gpu_of(index));
   std::snprintf(properties->name, sizeof properties->name, "%s", device().name.c_str());
   return cudaSuccess;
 }

@@ -65,7 +65,12 @@ struct cudaFuncAttributes {
   size_t sharedSizeBytes;  // 0 until the kernel has run: what it declares is known then
 };
 
+struct cudaUUID_t {
+  char bytes[16];
+};
+
 struct cudaDeviceProp {
+  cudaUUID_t uuid;
   char name[256];
 };
 struct CUstream_st;

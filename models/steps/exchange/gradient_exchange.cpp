@@ -25,6 +25,7 @@ GradientExchange::GradientExchange(std::vector<Parameter*> parameters, Stream& s
     : compute_(stream),
       ranks_(*stream.ranks()),
       queue_(stream.side_stream()),
+      opened_(ranks_.open(stream)),
       stage_(stage),
       max_in_flight_(static_cast<size_t>(buckets_in_flight)),
       parameters_(std::move(parameters)),

@@ -98,6 +98,7 @@ class GradientExchange final : public GradientSink, public OwnRow {
   Stream& compute_;
   Communicator& ranks_;
   std::unique_ptr<Stream> queue_;
+  std::shared_ptr<void> opened_;  // of the communicator, for the stream
   int stage_;
   size_t max_in_flight_;
   std::vector<Parameter*> parameters_;

@@ -1,0 +1,23 @@
+#pragma once
+
+// Ranks with a GPU each.  What they exchange on their devices goes through NCCL, in pieces
+// (ranks/packing.h): a kernel packs messages, and NCCL moves bytes and adds nothing.  With memory
+// that all ranks share as a window its calls take copy engines, and no multiprocessor
+// (NVIDIA, NCCL user guide, "Device memory windows" and "Zero-CTA").  All else goes through another
+// communicator, of the host.
+//
+// A thread watches: when another rank ends or does not come to an exchange, or NCCL reports an
+// error, it aborts what waits on the device.  If the host then does not come back from the device
+// within seconds, it says why, and ends the process.
+
+#include <memory>
+
+#include "spool/runtime/ranks/communicator.h"
+
+namespace spool {
+
+// Of the device, for which it makes a context.  Throws where NCCL cannot be used, or where two
+// ranks have one GPU.
+std::shared_ptr<Communicator> ranks_of_nccl(std::shared_ptr<Communicator> host, int device);
+
+}  // namespace spool
