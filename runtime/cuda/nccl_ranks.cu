@@ -89,6 +89,7 @@ class NcclRanks final : public Communicator {
   void wait_while_under_way(ncclResult_t, const char* call);
   [[noreturn]] void fail_with(ncclResult_t, const char* call);
   void watch();
+  void end_watching();
   void check_exchanges(double waited, const char* name);
   void end_device_work(std::exception_ptr);
   void abort();
@@ -99,12 +100,13 @@ class NcclRanks final : public Communicator {
   ncclComm_t communicator_ = nullptr;
   ExchangeProgress progress_;
   unsigned long long nanoseconds_before_ = 0;  // those of the first exchanges, which tell nothing
-  std::atomic<bool> is_ready_ = false, is_aborted_ = false, host_came_back_ = false;
+  std::atomic<bool> is_aborted_ = false, host_came_back_ = false;
 
   std::mutex mutex_;  // of what follows, and of calls on the communicator
   std::condition_variable stops_;
   bool is_over_ = false;
   std::function<void(std::exception_ptr)> fail_stream_;
+  std::exception_ptr error_;  // for which the watcher ended the device's work
   std::thread watcher_;
 };
 
@@ -141,26 +143,33 @@ class NcclRanks::Window {
 };
 
 NcclRanks::NcclRanks(std::shared_ptr<Communicator> host, int device)
-    : Communicator(host->rank(), host->size()), host_(std::move(host)), device_(device) {
+    : Communicator(host->rank(), host->size()),
+      host_(std::move(host)),
+      device_(made_current(device)) {
   compare_gpus(*host_, cuda_device(device));
-  (void)made_current(device);
   try {
     make_communicator();
     watcher_ = std::thread([this] { watch(); });
     exchange_once();
   } catch (...) {
     if (communicator_) abort();
+    end_watching();
+    if (error_) std::rethrow_exception(error_);  // of which the other is a consequence
     throw;
   }
 }
 
-NcclRanks::~NcclRanks() {
+void NcclRanks::end_watching() {
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
   }
   stops_.notify_all();
   if (watcher_.joinable()) watcher_.join();
+}
+
+NcclRanks::~NcclRanks() {
+  end_watching();
   if (is_aborted_) return;
   try {
     check(std::uncaught_exceptions() == 0, "another error ends the ranks");
@@ -320,6 +329,7 @@ void NcclRanks::check_exchanges(double waited, const char* name) {
 void NcclRanks::end_device_work(std::exception_ptr error) {
   {
     const std::lock_guard lock(mutex_);
+    error_ = error;
     if (fail_stream_) fail_stream_(error);
   }
   abort();

@@ -221,7 +221,7 @@ std::string hello(const MeetingPlace& place, int rank, int size, const std::stri
 }
 
 // Whether the other ended the connection in that time, without a word.
-bool has_ended(int socket, double seconds) {
+bool meeting_has_ended(int socket, double seconds) {
   pollfd polled = {socket, POLLIN, 0};
   char some = 0;
   return ::poll(&polled, 1, static_cast<int>(seconds * 1000)) > 0 &&
@@ -237,7 +237,7 @@ bool refuse_to_meet(const MeetingPlace& place, int rank, int size, const std::st
     std::string line = sentence(cannot_begin, " ", why);
     std::ranges::replace(line, '\n', ' ');
     send_line(*rank_0, hello(place, rank, size, line));
-    if (!has_ended(*rank_0, patience_with_refusal + 1)) return false;
+    if (!meeting_has_ended(*rank_0, patience_with_refusal + 1)) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // in which rank 0 says it
     return true;
   } catch (const Error&) {

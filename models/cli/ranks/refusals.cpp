@@ -7,7 +7,8 @@
 namespace spool {
 namespace {
 
-constexpr double patience = 4;  // seconds; mpirun has ended this rank by then if rank 0 failed
+constexpr double time_to_be_heard =
+    4;  // seconds; mpirun has ended this rank by then if rank 0 failed
 
 // A launcher's variables that say a wrong place may say it to all ranks, which then meet at the
 // socket that ranks have without those.
@@ -27,7 +28,7 @@ MeetingPlace place_of(const LaunchedRank& own, const std::string& meet) {
 
 bool is_to_say(const LaunchedRank& own, const std::string& meet, const std::string& why) {
   const MeetingPlace place = place_of(own, meet);
-  if (own.rank > 0) return !refuse_to_meet(place, own.rank, own.size, why, patience);
+  if (own.rank > 0) return !refuse_to_meet(place, own.rank, own.size, why, time_to_be_heard);
   const bool ends_others = own.launcher == "mpirun";
   if (!ends_others) end_meeting(place, own.size);
   return true;

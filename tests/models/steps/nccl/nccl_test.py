@@ -73,22 +73,23 @@ class NcclTest(unittest.TestCase):
         ranks.running[1].communicate()
         return said
 
-    def test_the_others_end_where_one_dies_or_hangs(self):
+    def test_the_others_end_where_one_dies(self):
         for graph in "graph", "none":
-            said = self.end(Ranks(3, fate="dies", graph=graph), seconds=15)
+            said = self.end(Ranks(3, fate="dies", graph=graph), seconds=20)
             self.assertEqual(len(said), 1, said)
             self.assertRegex(said[0], "^rank 1 disappeared.* at the exchange '(gradients|losses)'")
-            said = self.end(Ranks(3, fate="hangs", graph=graph), seconds=3 + 15)
-            self.assertEqual(len(said), 1, said)
-            self.assertRegex(said[0], "^rank 1 did not come to the exchange '(gradients|losses)' within 3 s")
+
+    def test_the_others_end_where_one_hangs(self):
+        said = self.end(Ranks(3, fate="hangs"), seconds=3 + 20)
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], "^rank 1 did not come to the exchange '(gradients|losses)' within 3 s")
 
     def test_a_link_that_fails_ends_all(self):
         for graph in "graph", "none":
             ranks = Ranks(3, graph=graph, EMULATOR_NCCL_FAILS_AT="9")
-            for process in ranks.running:
-                _, errors = process.communicate(timeout=60)
-                self.assertEqual(process.returncode, 1)
-                self.assertIn("NCCL: gradients: ", errors)
+            said = "".join(process.communicate(timeout=60)[1] for process in ranks.running)
+            self.assertEqual([process.returncode for process in ranks.running], [1, 1, 1], said)
+            self.assertIn("NCCL: gradients: ", said)
 
     def test_two_ranks_on_one_gpu_are_refused(self):
         ranks = Ranks(2, CUDA_VISIBLE_DEVICES="0")
