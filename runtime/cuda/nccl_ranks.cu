@@ -91,7 +91,8 @@ class NcclRanks final : public Communicator {
   void watch();
   void end_watching();
   void check_exchanges(double waited, const char* name);
-  void end_device_work(std::exception_ptr);
+  void end_device_work(const std::exception_ptr&);
+  void throw_if_ended();
   void abort();
 
   const std::shared_ptr<Communicator> host_;
@@ -212,8 +213,15 @@ void NcclRanks::exchange_once() {
       progress_.end(stream.get());
     }
     check_call(cudaStreamSynchronize(stream.get()), "the first exchange of the ranks");
+    throw_if_ended();
   }
   nanoseconds_before_ = progress_.read().nanoseconds;
+}
+
+// After the watcher ended what waited on the device, which looks as if it had been done.
+void NcclRanks::throw_if_ended() {
+  const std::lock_guard lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
 }
 
 std::shared_ptr<void> NcclRanks::open(Stream& of_device) {
@@ -222,6 +230,7 @@ std::shared_ptr<void> NcclRanks::open(Stream& of_device) {
     const std::lock_guard lock(mutex_);
     fail_stream_ = stream.failure();
   }
+  throw_if_ended();
   return std::make_shared<Window>(*this, arena_memory(stream));
 }
 
@@ -260,6 +269,7 @@ void NcclRanks::call(const char* name, Pattern pattern, const std::byte* send, s
   const bool gathers = pattern == Pattern::all_gather;
   const auto function = gathers ? nccl_.AllGather : nccl_.AlltoAll;
   std::unique_lock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
   const ncclResult_t status = function(send, receive, piece, ncclUint8, communicator_, stream);
   lock.unlock();
   wait_for(status, name);
@@ -280,17 +290,20 @@ void NcclRanks::wait_while_under_way(ncclResult_t status, const char* call) {
   const double begin = host_clock();
   while (status == ncclInProgress && call) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
-    host_->check_others(call, host_clock() - begin);
-    const std::lock_guard lock(mutex_);
-    check(!is_aborted_, "NCCL was ended while ", call, " was under way");
-    const ncclResult_t asked = nccl_.CommGetAsyncError(communicator_, &status);
-    if (asked != ncclSuccess) status = asked;
+    {
+      const std::lock_guard lock(mutex_);
+      check(!is_aborted_, "NCCL was ended while ", call, " was under way");
+      const ncclResult_t asked = nccl_.CommGetAsyncError(communicator_, &status);
+      if (asked != ncclSuccess) status = asked;
+    }
+    if (status == ncclInProgress) host_->check_others(call, host_clock() - begin);
   }
   if (status != ncclSuccess && status != ncclInProgress) fail_with(status, call);
 }
 
 void NcclRanks::fail_with(ncclResult_t status, const char* call) {
-  const char* const last = communicator_ ? nccl_.GetLastError(communicator_) : nullptr;
+  const bool is_there = communicator_ && !is_aborted_;
+  const char* const last = is_there ? nccl_.GetLastError(communicator_) : nullptr;
   spool::fail(ErrorKind::device, "NCCL: ", call ? call : "the last call", ": ",
               nccl_.GetErrorString(status), last && *last ? sentence(" (", last, ")") : "",
               "; NCCL_DEBUG=WARN in the environment shows more");
@@ -298,17 +311,20 @@ void NcclRanks::fail_with(ncclResult_t status, const char* call) {
 
 void NcclRanks::watch() {
   unsigned last_begun = 0;
-  double since = host_clock();
+  double waited = 0, last_look = host_clock();
   std::unique_lock lock(mutex_);
   while (!stops_.wait_for(lock, std::chrono::duration<double>(watch_period),
                           [&] { return is_over_; })) {
     const ExchangeProgress::Reading now = progress_.read();
-    if (now.begun != last_begun || now.begun == now.ended) since = host_clock();
+    // Not the time in which this process itself was stopped.
+    const double elapsed = std::min(host_clock() - last_look, 2 * watch_period);
+    last_look = host_clock();
+    waited = now.begun != last_begun || now.begun == now.ended ? 0 : waited + elapsed;
     last_begun = now.begun;
     if (now.begun == now.ended) continue;
     lock.unlock();
     try {
-      check_exchanges(host_clock() - since, now.name);
+      check_exchanges(waited, now.name);
     } catch (const Error&) {
       return end_device_work(std::current_exception());
     }
@@ -326,7 +342,7 @@ void NcclRanks::check_exchanges(double waited, const char* name) {
 }
 
 // The host, which may wait for the device, then finds the error, and ends the ranks.
-void NcclRanks::end_device_work(std::exception_ptr error) {
+void NcclRanks::end_device_work(const std::exception_ptr& error) {
   {
     const std::lock_guard lock(mutex_);
     error_ = error;

@@ -324,7 +324,7 @@ void GradientExchange::free_gradients() {
 }
 
 void GradientExchange::abandon() noexcept {
-  if (!flights_.empty()) {
+  if (opened_ || !flights_.empty()) {
     for (Stream* s : {&compute_, queue_.get()}) {
       try {
         s->synchronize();

@@ -94,6 +94,7 @@ class NcclTest(unittest.TestCase):
     def test_two_ranks_on_one_gpu_are_refused(self):
         ranks = Ranks(2, CUDA_VISIBLE_DEVICES="0")
         said = "".join(process.communicate(timeout=60)[1] for process in ranks.running)
+        self.assertEqual([process.returncode for process in ranks.running], [1, 1], said)
         self.assertIn("rank 0 and rank 1 have the same GPU", said)
 
     def test_more_ranks_than_gpus_are_refused(self):
