@@ -1,8 +1,8 @@
 // Trains a small transformer on ranks that are processes with a GPU each, as one of them.
 // nccl_test.py starts it with a stage of ZeRO, a type, the number of micro-batches of a step, where
 // the optimizer's state is, whether steps are graphs, and what befalls rank 1 in the second step,
-// which may die or hang.  Prints the peak that the rank reached, the one that was foretold, and a hash
-// of what it trained.
+// which may die or hang.  Prints the peak that the rank reached, the one that was foretold, and a
+// hash of what it trained.
 
 #include <csignal>
 #include <cstdio>
