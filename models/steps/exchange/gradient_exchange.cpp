@@ -324,7 +324,7 @@ void GradientExchange::free_gradients() {
 }
 
 void GradientExchange::abandon() noexcept {
-  if (opened_ || !flights_.empty()) {
+  if (!flights_.empty()) {
     for (Stream* s : {&compute_, queue_.get()}) {
       try {
         s->synchronize();
