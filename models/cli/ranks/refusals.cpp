@@ -7,8 +7,8 @@
 namespace spool {
 namespace {
 
-constexpr double time_to_be_heard =
-    4;  // seconds; mpirun has ended this rank by then if rank 0 failed
+// Seconds; mpirun has ended this rank by then if rank 0 failed.
+constexpr double time_to_be_heard = 4;
 
 // A launcher's variables that say a wrong place may say it to all ranks, which then meet at the
 // socket that ranks have without those.
