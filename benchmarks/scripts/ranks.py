@@ -98,7 +98,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=11)
     parser.add_argument("cases", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     names = arguments.cases or [name for name in CASES if name != "mpirun" or shutil.which("mpirun")]
     seen = {name: [] for name in names}
     for turn in range(arguments.rounds):
