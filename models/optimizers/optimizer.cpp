@@ -63,8 +63,12 @@ void check_parameters(const char* who, const std::vector<Parameter*>& parameters
 
 OptimizerState place_of_state(const std::vector<Parameter*>& parameters, const UpdateRule& rule,
                               Rounding rounding, const OptimizerMemory& memory) {
-  for (const PlacedRange& range :
-       places_of(parameters, rows_of(rule, has_masters(parameters, rounding)), memory)) {
+  const std::vector<StateRow> rows = rows_of(rule, has_masters(parameters, rounding));
+  // An own row may have nothing but padding on the host, where other ranks have state.
+  if (memory.own && own_elements_on_device(*memory.own, rows, memory) < memory.own->elements()) {
+    return memory.state;
+  }
+  for (const PlacedRange& range : places_of(parameters, rows, memory)) {
     if (range.place != OptimizerState::device) return range.place;
   }
   return OptimizerState::device;

@@ -203,6 +203,22 @@ TEST(Ranks, TrainTheSameModelWhereverTheStateIs) {
   }
 }
 
+TEST(Ranks, HaveTheSameBitsWhereNothingButPaddingOfARowIsOnTheHost) {
+  const StepConfig config{.accumulate = 3};
+  const Trained alone = train_on(1, config);
+  StepConfig of_rank = config;
+  of_rank.ranks = 3;
+  size_t on_device = 0, padded = 0;
+  do {
+    StepPlans plans = with_state_in(OptimizerState::streamed, of_rank);
+    plans.step.state_bytes_on_device = on_device += size_t{16} << 10;  // of a granule
+    plans.host_bytes =
+        rehearse_step(describe(sizes, of_rank), plans, cpu_machine()).report.host.peak;
+    EXPECT_TRUE(train_on(3, config, plans) == alone) << on_device;
+    padded = plans.host_bytes;
+  } while (padded > 0);
+}
+
 TEST(Ranks, OneThatFailsEndsTheOthers) {
   const auto fails = [&](const std::shared_ptr<Communicator>& own) {
     CpuStream stream(size_t{64} << 20, 1);
