@@ -1,8 +1,11 @@
 #include "spool/models/cli/commands.h"
 
+#include <cstdlib>
+
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/families/model_file.h"
+#include "spool/runtime/ranks/run_ranks.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {
@@ -26,6 +29,12 @@ Device device_of(const std::string& flag) {
   const Device device = flag.empty() ? default_device() : parse_device(flag);
   check_device(device);
   return device;
+}
+
+bool chooses_gpus(const std::string& flag) {
+  const char* const of_environment = std::getenv("SPOOL_DEVICE");
+  const std::string named = !flag.empty() ? flag : of_environment ? of_environment : "";
+  return named.empty() ? gpu_count() > 0 : parse_device(named).type == DeviceType::cuda;
 }
 
 CLI::Option* add_dtype_flag(CLI::App& app, std::string& dtype, const std::string& what) {

@@ -9,6 +9,8 @@
 #include "spool/kernels/sum_ranks.h"
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/ranks/as_rank.h"
+#include "spool/models/cli/ranks/processes.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
@@ -38,22 +40,23 @@ struct EvalArguments {
   TokenizerChoice tokenizer = {};
   LoadedModel::Options options = {};
   bool json = false;
-  int ranks = 0;                        // 0: one computes alone
-  int64_t limit = ValidationRows::all;  // rows
+  int ranks = 0;                                // 0: one computes alone
+  std::shared_ptr<Communicator> own_rank = {};  // of a process; none: ranks are threads
+  int64_t limit = ValidationRows::all;          // rows
 };
 
 LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
   options.dtype = *parse<DType>(a.dtype);
-  options.device = device_of(a.device);
   const int ranks = std::max(a.ranks, 1);
-  check(a.ranks == 0 || options.device.type == DeviceType::cpu,
-        "--ranks on GPUs are not there yet; choose --device cpu, or leave --ranks out");
+  const bool has_own_gpu = a.own_rank && chooses_gpus(a.device);
+  options.device = has_own_gpu ? gpu_of_rank(*a.own_rank) : device_of(a.device);
+  options.ranks = a.own_rank;
   if (a.ranks > 0 && options.threads == 0) options.threads = std::max(usable_cores() / ranks, 1);
   if (!a.memory.empty()) {
     const size_t asked = parse_bytes(a.memory);
     RunRequest limit{.device = options.device, .capacity = device_memory(options.device)};
-    divide_memory(limit, ranks);
+    if (options.device.type == DeviceType::cpu) divide_memory(limit, ranks);
     options.memory = std::min(asked, limit.capacity);
     const std::string words = lowered_budget(asked, limit);
     if (!words.empty()) logger().warn("{}", words);
@@ -67,6 +70,8 @@ void check_finite(double loss, const ModelFile& file) {
   fail(ErrorKind::numeric, file.name(), ": the loss is ", loss,
        "; some weights are too large for --dtype");
 }
+
+bool tells(const EvalArguments& a) { return !a.own_rank || a.own_rank->rank() == 0; }
 
 // On standard error: the result alone is on standard output.
 void tell_plan(const LoadedModel& model, int ranks = 0) {
@@ -90,10 +95,10 @@ LoadedModel load(const ModelFile& file, const LoadedModel::Options& options) {
 
 using OnRows = std::function<void(int64_t done)>;
 
-double loss_of(const ModelFile& file, const LoadedModel::Options& options,
+double loss_of(const EvalArguments& a, const ModelFile& file, const LoadedModel::Options& options,
                const ValidationRows& rows, const OnRows& on_rows) {
   LoadedModel evaluation = load(file, options);
-  tell_plan(evaluation);
+  if (tells(a)) tell_plan(evaluation, a.ranks);
   return evaluation.evaluator().mean_loss(rows, on_rows);
 }
 
@@ -146,10 +151,12 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   const OnRows on_rows = [&](int64_t done) {
     measuring(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
   };
-  const double loss = a.ranks > 0 ? loss_of_ranks(a.ranks, file, options, rows, on_rows)
-                                  : loss_of(file, options, rows, on_rows);
+  const bool on_threads = a.ranks > 0 && !a.own_rank;
+  const double loss = on_threads ? loss_of_ranks(a.ranks, file, options, rows, on_rows)
+                                 : loss_of(a, file, options, rows, on_rows);
   measuring.clear();
   check_finite(loss, file);
+  if (!tells(a)) return;
   const double perplexity = std::exp(loss);
   // JSON has no infinity.
   const std::string shown =
@@ -204,6 +211,35 @@ void evaluate(const EvalArguments& a) {
   answer(a, file, *questions);
 }
 
+std::string left_of_evaluation() { return "start the evaluation again"; }
+
+// This process is one of the ranks, each of which evaluates its part.
+int evaluate_as_rank(EvalArguments a, const LaunchedRank& launched) {
+  check(a.ranks == 0 || a.ranks == launched.size, launched.launcher, " started ", launched.size,
+        " ranks, and --ranks says ", a.ranks, "; say the same number, or none");
+  a.ranks = launched.size;
+  const auto run = [&](const std::shared_ptr<Communicator>& own) {
+    a.own_rank = own;
+    evaluate(a);
+    return 0;
+  };
+  return run_as_rank(launched, meeting_place(launched, /*meet=*/""),
+                     {.run = run,
+                      .say = [](const JoinedRanks& all) { fmt::print(stderr, "{}\n", all.words); },
+                      .is_left = left_of_evaluation});
+}
+
+int evaluate_on_ranks(const EvalArguments& a) {
+  if (const auto launched = rank_of_launcher()) return evaluate_as_rank(a, *launched);
+  const bool has_gpus = a.ranks > 0 && chooses_gpus(a.device);
+  if (has_gpus) check_gpus(a.ranks, gpu_count());
+  if (has_gpus && a.ranks > 1) {
+    return run_as_processes(a.ranks, left_of_evaluation);
+  }
+  evaluate(a);
+  return 0;
+}
+
 }  // namespace
 
 std::function<int()> add_eval(CLI::App& app) {
@@ -228,19 +264,18 @@ std::function<int()> add_eval(CLI::App& app) {
                  "Rows of the data to read, evenly spread and always the same; 0: all")
       ->check(validator(at_least(0)))
       ->capture_default_str();
-  app.add_option("--ranks", a->ranks,
-                 "Number of ranks, threads of this program that share the batches, each with the "
-                 "weights, a --memory and --threads of its own, by default its part of the "
-                 "machine: the loss is the same on any number of them")
+  app.add_option(
+         "--ranks", a->ranks,
+         "Number of ranks that share the batches, threads of this program, or on GPUs "
+         "processes with a GPU each, or those of a launcher, such as torchrun; each has the "
+         "weights, a --memory and --threads of its own, by default its part of the "
+         "machine: the loss is the same on any number of them")
       ->check(validator(at_least(1, SumRanks::max_ranks)));
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_setting(app, "device", a->device);
   add_setting(app, "threads", a->options.threads);
-  return [a] {
-    evaluate(*a);
-    return 0;
-  };
+  return [a] { return evaluate_on_ranks(*a); };
 }
 
 }  // namespace spool

@@ -21,6 +21,7 @@
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/ranks/refusals.h"
 #include "spool/models/cli/setting_flags.h"
+#include "spool/models/cli/terminal/progress_bar.h"
 #include "spool/models/cli/terminal/style.h"
 #include "spool/models/cli/terminal/text.h"
 #include "spool/models/cli/terminal/width.h"
@@ -177,9 +178,9 @@ std::string meet_among(int argc, char** argv) {
   return meet;
 }
 
-// Ranks that a launcher started train; of another command each would do the same.
+// Ranks that a launcher started train or evaluate; of another command each would do the same.
 std::string refusal_under_launcher(const CLI::App& command) {
-  if (!launch.rank || command.get_name() == "train") return {};
+  if (!launch.rank || command.get_name() == "train" || command.get_name() == "eval") return {};
   const std::string& launcher = launch.rank->launcher;
   return sentence("spool ", command.get_name(), " runs in one process, and ", launcher, " started ",
                   launch.rank->size, "; start it without ", launcher);
@@ -230,6 +231,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // makes a file that grows too large an ordinary error
   set_logger(std::make_shared<spdlog::logger>("spool", std::make_shared<WarningSink>()));
   launch = {.rank = rank_if_launched(), .meet = meet_among(argc, argv)};
+  if (launch.rank && launch.rank->rank > 0) hide_progress();
 
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");

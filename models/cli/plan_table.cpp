@@ -116,11 +116,9 @@ std::string evaluation_words(const ChunkRows& rows) {
 std::string crowd_words(const RunOptions& o) {
   const int threads = o.threads * o.sharers, processors = usable_cores();
   if (threads <= processors) return "";
-  const auto count = [](int n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  };
-  return fmt::format("{} threads of {} on {}: slower than foretold", threads,
-                     count(o.sharers, "rank"), count(processors, "processor"));
+  const auto s = [](int n) { return n == 1 ? "" : "s"; };
+  return fmt::format("{} threads of {} rank{} on {} processor{}: slower than foretold", threads,
+                     o.sharers, s(o.sharers), processors, s(processors));
 }
 
 // What is kept for backward, and where.
@@ -190,7 +188,7 @@ std::string exchange_rows(const PlannedRun& run) {
                          percent(e.exposed_seconds / run.foretold.seconds)));
 }
 
-std::string memory_rows(const Machine& machine, const PlannedRun& run) {
+std::string memory_rows(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   const Report& foretold = run.foretold;
   std::string rows;
   size_t counted = 0;
@@ -210,6 +208,8 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
               ? row("the program itself", format_bytes(run.program_bytes), "besides, about")
               : "") +
          (besides ? row("to whole pages", format_bytes(besides), "besides, of 2 MiB") : "") +
+         (o.exchange_bytes ? row("NCCL", format_bytes(o.exchange_bytes), "besides, measured")
+                           : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
          (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "");
 }
@@ -330,7 +330,7 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string table = head(o, machine, run) + placement_lines(o, run) +
-                      attention_rows(run, machine) + memory_rows(machine, run) +
+                      attention_rows(run, machine) + memory_rows(o, machine, run) +
                       time_rows(o, machine, run) + exchange_rows(run) + split_rows(run);
   if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
     table +=

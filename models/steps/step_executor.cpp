@@ -242,6 +242,7 @@ void StepExecutor::keep_loss(int64_t micro) {
 }
 
 void StepExecutor::exchange_losses() {
+  stream_.arena().begin_phase(phase_of_losses);  // a replayed graph began none of its own
   exchange_->gather("losses", [&](int rank) {
     const int64_t asked = config_.accumulate + 2 * rank;
     std::vector<View> all{losses_.slice({asked, asked + 2})};

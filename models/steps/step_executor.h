@@ -60,6 +60,7 @@ constexpr size_t step_phase(int64_t micro, int64_t accumulate) {
   if (micro == 0) return 0;
   return micro + 1 < accumulate ? 1 : 2;
 }
+constexpr size_t phase_of_losses = 3;  // which ranks exchange when all else is done
 
 // Runs the micro-batch in the model's inputs forward and backward, on a tape with these options,
 // and adds its loss to `loss_sum` (1).  Returns the tape's program.

@@ -95,7 +95,9 @@ ExchangeForetold exchanges_of(const RehearsedStep& step) {
   return foretold;
 }
 
-std::string ranks_in_words(const ExchangeForetold& of, const std::string& machine) {
+std::string ranks_in_words(const ExchangeForetold& of, std::string machine) {
+  constexpr std::string_view first = "cuda:0";  // ranks have one each
+  if (machine.starts_with(first)) machine.erase(first.size() - 2, 2);
   const bool has_machines = of.ranks_of_machine > 0 && of.ranks_of_machine < of.ranks;
   return fmt::format("{}{} of {}{}", count_of(of.ranks, "rank"),
                      of.launcher.empty() ? "" : fmt::format(" by {}", of.launcher), machine,

@@ -49,7 +49,7 @@ struct ExchangeForetold {
 ExchangeForetold exchanges_of(const RehearsedStep&);
 
 // "8 ranks of h200", "4 ranks by torchrun of h200", "16 ranks of h200, 8 on a machine".
-std::string ranks_in_words(const ExchangeForetold&, const std::string& machine);
+std::string ranks_in_words(const ExchangeForetold&, std::string machine);
 // "1 micro-batch a rank; ZeRO 2: gradients and state divided; 2 buckets of 16.0 MiB in flight".
 std::string division_in_words(const ExchangeForetold&);
 // "sent by a rank: 415 gradients, 208 parameters", beside the sum of all, in its unit.

@@ -125,7 +125,8 @@ StepPlans make_plans(const TrainingConfig& config, const Policy& policy, const M
 RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional<Plan> plan) {
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
   const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
-  const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2);
+  const auto sharers = static_cast<size_t>(std::max(o.sharers, 1));
+  const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2 / sharers);
   Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
                  .loss_chunk = !o.resume && !is_given("chunk-loss"),
                  .regions = !o.resume && !is_given("chunk-mlp"),
@@ -143,8 +144,19 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                      .split_is_chosen = o.tokens_per_step && !o.resume,
                      .compares = true};
   limit_memory(request, o.device, o.memory, machine);
-  divide_memory(request, o.training.ranks);
+  if (has_host) {
+    limit_to_least(request, o.least_memory);  // ranks have a GPU each
+  } else {
+    divide_memory(request, o.training.ranks);
+  }
   return request;
+}
+
+void limit_to_least(RunRequest& request, size_t bytes) {
+  if (bytes == 0) return;
+  request.capacity = std::min(request.capacity, bytes);
+  request.steps.free = std::min(request.steps.free, request.capacity);
+  request.steps.budget = std::min(request.steps.budget, request.capacity);
 }
 
 void divide_memory(RunRequest& request, int ranks) {

@@ -32,6 +32,8 @@ StepPlans make_plans(const TrainingConfig&, const Policy& = {}, const Machine& =
 RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
 // Leaves each of the ranks of a machine its part of the memory.
 void divide_memory(RunRequest&, int ranks);
+// Of ranks on devices of their own, the least that one of them has counts; 0: nothing is known.
+void limit_to_least(RunRequest&, size_t bytes);
 // Measures the kernels of the step of that request, on a sample of the model
 // (calibration_samples.h), with the table in the user's cache.  Nothing is measured for a run that
 // cannot fit.

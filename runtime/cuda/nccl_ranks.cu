@@ -26,29 +26,6 @@ namespace {
 
 constexpr double watch_period = 0.1, patience_with_host = 5;  // seconds
 
-// What must differ between ranks, and what must not.
-void compare_gpus(Communicator& host, const CudaDevice& own) {
-  std::array<char, 256> machine = {};
-  ::gethostname(machine.data(), machine.size() - 1);
-  const std::vector<std::string> names = host.gather("names of GPUs", own.name),
-                                 gpus = host.gather("GPUs", sentence(machine.data(), own.uuid)),
-                                 libraries = host.gather("NCCL", nccl_in_words()),
-                                 drivers = host.gather("drivers", std::to_string(own.driver));
-  for (size_t r = 1; r < names.size(); ++r) {
-    const auto same = [&](const char* what, const std::vector<std::string>& all) {
-      check(all[r] == all[0], "rank 0 and rank ", r, " differ in ", what, ": ", all[0], " and ",
-            all[r], "; ranks on GPUs of one kind, with the same software, can train together");
-    };
-    same("their GPUs", names);
-    same("their NCCL", libraries);
-    same("the driver of CUDA", drivers);
-    const auto first = std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin();
-    check(static_cast<size_t>(first) == r, "rank ", first, " and rank ", r,
-          " have the same GPU, and each needs one of its own; CUDA_VISIBLE_DEVICES says which a ",
-          "process sees");
-  }
-}
-
 class NcclRanks final : public Communicator {
  public:
   NcclRanks(std::shared_ptr<Communicator> host, int device);
@@ -59,11 +36,15 @@ class NcclRanks final : public Communicator {
   const char* kind() const override { return "nccl"; }
   size_t workspace_bytes(size_t piece) const override { return packed_bytes(size(), piece); }
   std::shared_ptr<void> open(Stream&) override;
+  std::function<void()> measured_exchange(size_t bytes) override;
   void is_doing(const std::string& what) override { host_->is_doing(what); }
   bool has_lower_rank_failed() override { return host_->has_lower_rank_failed(); }
   void check_others(const char* exchange, double waited) override {
     host_->check_others(exchange, waited);
   }
+  size_t taken_bytes() const override { return taken_bytes_; }
+  size_t sent() const override { return progress_.read().sent - sent_before_; }
+  void forget_sent() override { sent_before_ = progress_.read().sent; }
   double seconds() const override {
     return static_cast<double>(progress_.read().nanoseconds - nanoseconds_before_) * 1e-9;
   }
@@ -99,8 +80,10 @@ class NcclRanks final : public Communicator {
   const int device_;
   const NcclFunctions& nccl_ = nccl();
   ncclComm_t communicator_ = nullptr;
+  size_t taken_bytes_ = 0;
   ExchangeProgress progress_;
-  unsigned long long nanoseconds_before_ = 0;  // those of the first exchanges, which tell nothing
+  // Of the first exchanges, which tell nothing, and of all that were forgotten.
+  unsigned long long nanoseconds_before_ = 0, sent_before_ = 0;
   std::atomic<bool> is_aborted_ = false, host_came_back_ = false;
 
   std::mutex mutex_;  // of what follows, and of calls on the communicator
@@ -147,11 +130,12 @@ NcclRanks::NcclRanks(std::shared_ptr<Communicator> host, int device)
     : Communicator(host->rank(), host->size()),
       host_(std::move(host)),
       device_(made_current(device)) {
-  compare_gpus(*host_, cuda_device(device));
   try {
+    const size_t free = cuda_device(device).free_bytes;
     make_communicator();
     watcher_ = std::thread([this] { watch(); });
     exchange_once();
+    taken_bytes_ = free - std::min(free, cuda_device(device).free_bytes);
   } catch (...) {
     if (communicator_) abort();
     end_watching();
@@ -210,12 +194,35 @@ void NcclRanks::exchange_once() {
           memory.data() + (gathers ? piece * static_cast<size_t>(rank()) : 0);
       progress_.begin("the first of all", stream.get());
       call("the first of all", pattern, own, landing, piece, stream.get());
-      progress_.end(stream.get());
+      progress_.end(/*sent=*/0, stream.get());
     }
     check_call(cudaStreamSynchronize(stream.get()), "the first exchange of the ranks");
     throw_if_ended();
   }
   nanoseconds_before_ = progress_.read().nanoseconds;
+}
+
+std::function<void()> NcclRanks::measured_exchange(size_t bytes) {
+  struct Measured {
+    ArenaMemory memory;
+    StreamHandle stream = make_stream();
+    Window window;
+    Measured(NcclRanks& ranks, size_t area)
+        : memory(ranks.device_, 2 * area), window(ranks, memory) {}
+  };
+  const size_t piece = packed_piece(bytes / static_cast<size_t>(std::max(size() - 1, 1)));
+  const size_t area = packed_bytes(size(), piece);
+  (void)made_current(device_);
+  return [this, piece, area, of = std::make_shared<Measured>(*this, area)] {
+    constexpr const char* name = "link";
+    progress_.begin(name, of->stream.get());
+    call(name, Pattern::all_to_all, of->memory.data(), of->memory.data() + area, piece,
+         of->stream.get());
+    progress_.end(/*sent=*/0, of->stream.get());
+    check_call(cudaStreamSynchronize(of->stream.get()), name);
+    throw_if_ended();
+    nanoseconds_before_ = progress_.read().nanoseconds;
+  };
 }
 
 // After the watcher ended what waited on the device, which looks as if it had been done.
@@ -245,6 +252,7 @@ void NcclRanks::enqueue(Exchange e, Stream& queue) {
     return area + piece * static_cast<size_t>(peer);
   };
   std::vector<PieceCopy> packed, unpacked;
+  const size_t sent = bytes_to_others(e.out, rank());
   for (const Message& m : e.out) {
     if (gathers && m.peer != e.out.front().peer) continue;
     packed.push_back({at(e.workspace, gathers ? rank() : m.peer) + m.at, m.data, m.bytes});
@@ -259,7 +267,7 @@ void NcclRanks::enqueue(Exchange e, Stream& queue) {
     progress_.begin(e.name, native);
     call(e.name, e.pattern, gathers ? at(e.workspace, rank()) : e.workspace, landing, piece,
          native);
-    progress_.end(native);
+    progress_.end(sent, native);
   });
   enqueue_copies("unpack pieces", unpacked, stream);
 }

@@ -57,7 +57,8 @@ __device__ unsigned long long nanoseconds_now() {
 #endif
 }
 
-__global__ void note_progress(ExchangeProgress::Reading* progress, const char* begins) {
+__global__ void note_progress(ExchangeProgress::Reading* progress, const char* begins,
+                              unsigned long long sent) {
   if (begins) {
     progress->began_at = nanoseconds_now();
     store_for_host(&progress->name, begins);
@@ -65,6 +66,7 @@ __global__ void note_progress(ExchangeProgress::Reading* progress, const char* b
   } else {
     const unsigned long long took = nanoseconds_now() - progress->began_at;
     store_for_host(&progress->nanoseconds, progress->nanoseconds + took);
+    store_for_host(&progress->sent, progress->sent + sent);
     store_for_host(&progress->ended, progress->ended + 1);
   }
 }
@@ -102,9 +104,9 @@ void enqueue_copies(const char* name, const std::vector<PieceCopy>& copies, Cuda
 
 ExchangeProgress::ExchangeProgress() : memory_(sizeof(Reading)) { new (memory_.data()) Reading(); }
 
-void ExchangeProgress::note(const char* name, cudaStream_t stream) const {
+void ExchangeProgress::note(const char* name, unsigned long long sent, cudaStream_t stream) const {
   launch_on(stream, note_progress, dim3(1), dim3(1), reinterpret_cast<Reading*>(memory_.data()),
-            name);
+            name, sent);
   check_call(cudaGetLastError(), "a launch of note_progress");
 }
 
@@ -114,6 +116,7 @@ ExchangeProgress::Reading ExchangeProgress::read() const {
   reading.ended = __atomic_load_n(&now->ended, __ATOMIC_ACQUIRE);
   reading.begun = __atomic_load_n(&now->begun, __ATOMIC_ACQUIRE);
   reading.nanoseconds = __atomic_load_n(&now->nanoseconds, __ATOMIC_ACQUIRE);
+  reading.sent = __atomic_load_n(&now->sent, __ATOMIC_ACQUIRE);
   reading.name = __atomic_load_n(&now->name, __ATOMIC_ACQUIRE);
   return reading;
 }

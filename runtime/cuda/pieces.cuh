@@ -20,24 +20,25 @@ struct PieceCopy {
 
 void enqueue_copies(const char* name, const std::vector<PieceCopy>&, CudaStream&);
 
-// How many exchanges have begun and ended on a stream, the name of the last that began, and how
-// long they took: written by the device, replayed graphs included.
+// How many exchanges have begun and ended on a stream, the name of the last that began, how long
+// they took, and the bytes that they gave to other ranks: written by the device, replayed graphs
+// included.
 class ExchangeProgress {
  public:
   struct Reading {
     unsigned begun = 0, ended = 0;
     const char* name = "";
-    unsigned long long began_at = 0, nanoseconds = 0;
+    unsigned long long began_at = 0, nanoseconds = 0, sent = 0;
   };
 
   ExchangeProgress();
 
-  void begin(const char* name, cudaStream_t stream) const { note(name, stream); }
-  void end(cudaStream_t stream) const { note(nullptr, stream); }
+  void begin(const char* name, cudaStream_t stream) const { note(name, 0, stream); }
+  void end(size_t sent, cudaStream_t stream) const { note(nullptr, sent, stream); }
   Reading read() const;
 
  private:
-  void note(const char* name, cudaStream_t) const;
+  void note(const char* name, unsigned long long sent, cudaStream_t) const;
 
   PinnedMemory memory_;
 };

@@ -9,13 +9,14 @@
 #include "spool/runtime/stream.h"
 
 namespace spool {
-namespace {
 
 size_t bytes_to_others(const Messages& all, int rank) {
   size_t bytes = 0;
   for (const Message& m : all) bytes += m.peer == rank ? 0 : m.bytes;
   return bytes;
 }
+
+namespace {
 
 // The larger of what goes out and what comes in, over the links within the machine or those between
 // machines.

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ struct Message {
   size_t at = 0;  // where it begins in the piece of an exchange
 };
 using Messages = std::vector<Message>;
+// Of all messages but those of a rank to itself.
+size_t bytes_to_others(const Messages&, int rank);
 
 // What the others get of a rank: each a piece of its own, or all the same one.
 enum class Pattern : uint8_t { all_to_all, all_gather };
@@ -73,12 +76,14 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  virtual const char* kind() const = 0;               // "threads", "sockets", "mpi", "meta"
+  virtual const char* kind() const = 0;               // "threads", "sockets", "mpi", "nccl", "meta"
   virtual bool are_threads() const { return false; }  // of one process
 
   // Bytes of the device's memory that exchange() needs beside its messages; the caller allocates
   // them, and the queue's next exchange may have the same.
   virtual size_t workspace_bytes(size_t /*piece*/) const { return 0; }
+  // Bytes of the device that the backend itself takes, measured; 0: none.
+  virtual size_t taken_bytes() const { return 0; }
   // Enqueues on the queue: sends `out` and takes `in`.  All exchanges of a communicator are on one
   // queue.
   void exchange(Exchange, Stream& queue);
@@ -102,15 +107,19 @@ class Communicator {
   // Whether a lower rank, too, ends by an error of its own, which that one tells; waits a second.
   virtual bool has_lower_rank_failed() { return false; }
 
+  // An all-to-all exchange by which the link of devices is measured: this rank gives the others so
+  // many bytes of its device, and waits for it.  Empty where exchanges are of host memory.
+  virtual std::function<void()> measured_exchange(size_t /*bytes*/) { return {}; }
+
   // For a backend that waits for others on a device: throws RankEnded if another rank has ended, or
   // if this one has waited longer at an exchange than the timeout.  Another thread may call it.
   virtual void check_others(const char* exchange, double waited);
 
   // Bytes given to others by exchange() so far, and the seconds that those took, with what this
-  // rank waited for others in them.
-  size_t sent() const { return sent_; }
+  // rank waited for others in them.  Of exchanges on a device, when they are done.
+  virtual size_t sent() const { return sent_; }
   virtual double seconds() const { return seconds_; }
-  void forget_sent() { sent_ = 0; }
+  virtual void forget_sent() { sent_ = 0; }
   // A hash of the exchanges so far: their names, and the numbers of their bytes.
   uint64_t list() const { return list_; }
 

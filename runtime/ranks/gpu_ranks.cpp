@@ -13,6 +13,54 @@
 
 namespace spool {
 
+#if SPOOL_NCCL
+namespace {
+
+// What must differ between ranks, and what must not.
+void compare_gpus(Communicator& host, const CudaDevice& own) {
+  std::array<char, 256> machine = {};
+  ::gethostname(machine.data(), machine.size() - 1);
+  const std::vector<std::string> names = host.gather("names of GPUs", own.name),
+                                 gpus = host.gather("GPUs", sentence(machine.data(), own.uuid)),
+                                 libraries = host.gather("NCCL", nccl_in_words()),
+                                 drivers = host.gather("drivers", std::to_string(own.driver));
+  for (size_t r = 1; r < names.size(); ++r) {
+    const auto same = [&](const char* what, const std::vector<std::string>& all) {
+      check(all[r] == all[0], "rank 0 and rank ", r, " differ in ", what, ": ", all[0], " and ",
+            all[r], "; ranks on GPUs of one kind, with the same software, can train together");
+    };
+    same("their GPUs", names);
+    same("their NCCL", libraries);
+    same("the driver of CUDA", drivers);
+    const auto first = std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin();
+    check(static_cast<size_t>(first) == r, "rank ", first, " and rank ", r,
+          " have the same GPU, and each needs one of its own; CUDA_VISIBLE_DEVICES says which a ",
+          "process sees");
+  }
+}
+
+}  // namespace
+#endif
+
+int gpu_count() {
+#if SPOOL_CUDA
+  return cuda_device_count();
+#else
+  return 0;
+#endif
+}
+
+void check_gpus(int ranks, int gpus) {
+#if SPOOL_CUDA
+  check_setting(ranks <= gpus, {"ranks", "device"}, ranks,
+                " ranks on one machine need as many GPUs, and it has ", gpus,
+                gpus > 0 ? sentence("; start ", gpus, " ranks") : "", ", or choose the device cpu");
+#else
+  fail_setting(ErrorKind::device, {"device"},
+               "device cuda: this build has no CUDA backend; use the device cpu");
+#endif
+}
+
 Device gpu_of_rank([[maybe_unused]] Communicator& ranks) {
 #if SPOOL_CUDA
   std::array<char, 256> host = {};
@@ -20,13 +68,10 @@ Device gpu_of_rank([[maybe_unused]] Communicator& ranks) {
   const std::vector<std::string> hosts = ranks.gather("machines", host.data());
   const auto own = hosts.begin() + ranks.rank();
   const auto before = static_cast<int>(std::count(hosts.begin(), own, *own));
-  const int gpus = cuda_device_count();
-  const auto of_machine = std::ranges::count(hosts, *own);
+  const int gpus = gpu_count();
+  const auto of_machine = static_cast<int>(std::ranges::count(hosts, *own));
   if (gpus == 1 && of_machine > 1) return {DeviceType::cuda, 0};  // a launcher's choice
-  const std::string instead = gpus > 0 ? sentence("; start ", gpus, " ranks") : "";
-  check_setting(before < gpus, {"ranks", "device"}, of_machine,
-                " ranks on one machine need as many GPUs, and it has ", gpus, instead,
-                ", or choose the device cpu");
+  check_gpus(of_machine, gpus);
   return {DeviceType::cuda, before};
 #else
   fail_setting(ErrorKind::device, {"device"},
@@ -38,6 +83,7 @@ std::shared_ptr<Communicator> on_device(std::shared_ptr<Communicator> host, Devi
   if (device.type != DeviceType::cuda) return host;
   check_device(device);
 #if SPOOL_NCCL
+  compare_gpus(*host, cuda_device(device.index));
   return ranks_of_nccl(std::move(host), device.index);
 #elif SPOOL_CUDA
   fail(ErrorKind::device, find_nccl().why_not);

@@ -25,14 +25,15 @@ std::shared_ptr<Communicator> join_by_mpi(const LaunchedRank& own, std::string* 
 JoinedRanks join_ranks(const LaunchedRank& own, const MeetingPlace& place,
                        const MeetingPatience& patience) {
   const std::string by = own.launcher == "spool" ? ", processes" : " by " + own.launcher;
-  const std::string words = sentence(own.size, " ranks", by, ", which exchange by ");
+  const std::string words = sentence(own.size, " ranks", by);
   std::string why_not;
   if (own.launcher == "mpirun") {
-    if (auto joined = join_by_mpi(own, &why_not)) return {joined, words + mpi_in_words()};
+    if (auto joined = join_by_mpi(own, &why_not)) return {joined, words, mpi_in_words()};
     why_not = sentence(", not by MPI: ", why_not);
   }
   return {.own = ranks_of_sockets(place, own.rank, own.size, patience),
-          .words = sentence(words, "sockets", why_not)};
+          .words = words,
+          .exchange = "sockets" + why_not};
 }
 
 std::shared_ptr<Communicator> ranks_of_launcher() {

@@ -12,7 +12,8 @@ namespace spool {
 
 struct JoinedRanks {
   std::shared_ptr<Communicator> own;
-  std::string words;  // "4 ranks by torchrun, which exchange by sockets"
+  std::string words;     // "4 ranks by torchrun"
+  std::string exchange;  // by which they exchange: "sockets"
 };
 
 JoinedRanks join_ranks(const LaunchedRank&, const MeetingPlace&, const MeetingPatience& = {});

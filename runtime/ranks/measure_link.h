@@ -1,6 +1,7 @@
 #pragma once
 
-// Measures the link between the ranks of a group, as their exchanges of host memory take it.
+// Measures the link between the ranks of a group, as their exchanges take it: of host memory, or of
+// their devices'.
 
 #include <array>
 

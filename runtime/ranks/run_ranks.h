@@ -22,6 +22,10 @@ void run_ranks(int ranks, const std::function<void(const std::shared_ptr<Communi
 // RankEnded.
 std::shared_ptr<Communicator> ranks_of_launcher();
 
+// The GPUs of this machine, without a context on any; 0 in a build without CUDA.
+int gpu_count();
+// Throws if so many ranks of one machine are more than its GPUs.
+void check_gpus(int ranks, int gpus);
 // The same ranks, whose exchanges are of this device's memory: on a GPU, of which each rank has one
 // of its own, by NCCL.  All ranks call it.  Throws where they have no NCCL, or share a GPU.
 std::shared_ptr<Communicator> on_device(std::shared_ptr<Communicator>, Device);

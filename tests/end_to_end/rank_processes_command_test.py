@@ -16,6 +16,7 @@ import time
 import unittest
 
 from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
+from rank_processes import started_by
 
 FILES = ["model.safetensors", "optimizer.safetensors", "run.json"]
 STEP = ["--accumulate", 4, "--dropout", 0.1]
@@ -31,23 +32,6 @@ OF_LAUNCHERS = {
     "mpirun": ("PMI_RANK", "PMI_SIZE"),
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 }
-
-
-def rank_of(process, variable):
-    """The number of the rank that this process is by a launcher's variable, or none yet."""
-    try:
-        variables = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return None
-    name = f"{variable}=".encode()
-    return next((int(v[len(name):]) for v in variables if v.startswith(name)), None)
-
-
-def started_by(program, variable="SPOOL_RANK"):
-    """The processes of the ranks that a program has started, by rank."""
-    tasks = pathlib.Path(f"/proc/{program}/task")
-    children = [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
-    return {rank_of(child, variable): child for child in children}
 
 
 def lives(process):

@@ -1,14 +1,11 @@
 #include "spool/models/cli/ranks/train_ranks.h"
 
-#include <exception>
-
 #include "spool/models/cli/interrupt.h"
 #include "spool/models/cli/progress.h"
+#include "spool/models/cli/ranks/as_rank.h"
 #include "spool/models/cli/ranks/processes.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/training/train.h"
-#include "spool/runtime/log.h"
-#include "spool/runtime/ranks/launched_ranks.h"
 #include "spool/runtime/ranks/run_ranks.h"
 #include "spool/runtime/ranks/timeout.h"
 
@@ -31,24 +28,6 @@ bool train_with(const RunOptions& o, const std::shared_ptr<Communicator>& own) {
   const RunSetup run = set_up_run(o, listener, own);
   catch_interrupts();
   return train(run, interrupted);
-}
-
-std::shared_ptr<Communicator> join_others(const MeetingPlace& place, const LaunchedRank& own) {
-  MeetingPatience patience;
-  patience.says = [](const std::string& text) { logger().warn("{}", text); };
-  const JoinedRanks joined = join_ranks(own, place, patience);
-  if (own.rank == 0) RunPrinter().say(joined.words);
-  return joined.own;
-}
-
-// The lowest rank that is left says which ranks are lost; the program that started its own ranks
-// says itself which of them were killed.
-int end_with_others(const RunOptions& o, const LaunchedRank& own, const RankEnded& e) {
-  const bool is_own_process = own.launcher == "spool";
-  const bool tells =
-      e.loss() == RankLoss::absent || (e.loss() == RankLoss::disappeared && !is_own_process);
-  if (tells) fail(ErrorKind::device, e.what(), "; ", what_is_left(o.out));
-  return 1;
 }
 
 }  // namespace
@@ -79,24 +58,16 @@ int train_on_processes(const RunOptions& o) {
 
 int train_as_rank(const RunOptions& o, const LaunchedRank& launched, const MeetingPlace& place) {
   set_rank_timeout(o.rank_timeout);
-  std::shared_ptr<Communicator> own;
-  try {
-    own = join_others(place, launched);
+  const auto run = [&](const std::shared_ptr<Communicator>& own) {
     const bool is_stopped = train_with(o, own);
     return is_stopped || interrupted() ? stopped_by_a_signal : 0;
-  } catch (const RankEnded& e) {
-    // The one that says why an end began has told the others.
-    if (own && e.loss() != RankLoss::another_tells) own->fail(e.what());
-    return end_with_others(o, launched, e);
-  } catch (const std::exception& e) {
-    if (!own) throw;
-    const bool another_tells = own->has_lower_rank_failed();
-    own->fail(e.what());
-    if (another_tells) return 1;
-    const auto* const error = dynamic_cast<const Error*>(&e);
-    if (own->rank() == 0 || !error) throw;
-    throw Error(error->kind(), sentence("rank ", own->rank(), ": ", e.what()), error->fields());
-  }
+  };
+  const auto say = [&](const JoinedRanks& all) {
+    const bool has_gpus = o.device.type == DeviceType::cuda;
+    RunPrinter().say(sentence(all.words, ", which exchange by ", has_gpus ? "NCCL" : all.exchange));
+  };
+  return run_as_rank(launched, place,
+                     {.run = run, .say = say, .is_left = [&] { return what_is_left(o.out); }});
 }
 
 }  // namespace spool

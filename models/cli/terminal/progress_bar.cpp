@@ -12,12 +12,16 @@
 namespace spool {
 namespace {
 
+bool is_hidden = false;
+
 // In the place of the line before.  A longer one would wrap, and the next could not overwrite it.
 std::string replacing(const std::string& line) {
   return cleared_line(STDERR_FILENO) + cut(line, terminal_width(STDERR_FILENO) - 1);
 }
 
 }  // namespace
+
+void hide_progress() { is_hidden = true; }
 
 ProgressBar::ProgressBar(std::string what, std::string unit)
     : what_(std::move(what)), unit_(std::move(unit)), terminal_(::isatty(STDERR_FILENO)) {}
@@ -34,6 +38,7 @@ std::string ProgressBar::amount(double n) const {
 
 void ProgressBar::operator()(size_t done, size_t total) {
   if (done == total) return clear();
+  if (is_hidden) return;
   const auto now = Clock::now();
   const std::chrono::duration<double> since = now - last_, all = now - start_;
   if (since.count() < (terminal_ ? 0.1 : 5.0)) return;
@@ -71,6 +76,7 @@ void ElapsedTime::show() {
   bool open = false;  // the last line on the terminal is not ended yet
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, every, [this] { return ended_; })) {
+    if (is_hidden) continue;
     const std::chrono::duration<double> taken = Clock::now() - start_;
     const std::string line = fmt::format("{} for {:.0f} s", what_, taken.count());
     std::fputs((terminal ? replacing(line) : line + "\n").c_str(), stderr);

@@ -12,6 +12,9 @@
 
 namespace spool {
 
+// From now on nothing is drawn: another process shows the same.
+void hide_progress();
+
 // Draws how far work is whose total is known.
 class ProgressBar {
  public:

@@ -12,10 +12,12 @@
 #include <string_view>
 
 #include "spool/models/formats/checkpoint_mark.h"
+#include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/ranks/launcher.h"
+#include "spool/runtime/ranks/run_ranks.h"
 #include "spool/runtime/version.h"
 
 namespace spool {
@@ -62,6 +64,7 @@ json settings_of(const RunSetup& run) {
           {"ranks", t.ranks},
           {"kind of device", name(run.options.device.type)},
           {"threads", run.options.threads},
+          {"graphs of steps", run.options.graph},
           {"environment", own_environment()}};
 }
 
@@ -95,14 +98,32 @@ void compare(const RunSetup& run, const json& own) {
   for (size_t r = 1; r < all.size(); ++r) compare_values("", first, json::parse(all[r]), r);
 }
 
+// By which it then exchanges.
+void take_gpu(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
+  o.device = gpu_of_rank(*ranks);
+  ranks = on_device(ranks, o.device);
+  o.exchange_bytes = ranks->taken_bytes();
+  o.least_memory = device_memory(o.device);
+  for (const std::string& theirs : ranks->gather("memory", std::to_string(o.least_memory))) {
+    o.least_memory = std::min<size_t>(o.least_memory, std::stoull(theirs));
+  }
+}
+
 json rows_to_json(const ChunkRows& rows) { return {{"loss", rows.loss}, {"mlp", rows.mlp}}; }
 
 }  // namespace
 
-void give_part_of_machine(RunOptions& o, Communicator* ranks) {
+void give_part_of_machine(RunOptions& o) {
+  std::shared_ptr<Communicator> none;
+  give_part_of_machine(o, none);
+}
+
+void give_part_of_machine(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
   if (o.training.ranks == 0) return;
-  check_setting(o.device.type == DeviceType::cpu, {"ranks", "device"},
-                "ranks on GPUs are not there yet; choose the cpu, or one GPU without ranks");
+  const bool has_gpus = o.device.type == DeviceType::cuda;
+  check_setting(ranks || !has_gpus, {"ranks", "device", "machine"},
+                "ranks on the GPUs here are measured and planned by a run of training, which may "
+                "be a dry one; a machine such as 8xh200 is planned by its data sheet");
   o.sharers = o.training.ranks;
   if (ranks) {
     const std::string own = own_processors();
@@ -116,6 +137,7 @@ void give_part_of_machine(RunOptions& o, Communicator* ranks) {
   for (const std::string& theirs : ranks->gather("threads", std::to_string(o.threads))) {
     if (!is_given) o.threads = std::min(o.threads, std::stoi(theirs));
   }
+  if (has_gpus) take_gpu(o, ranks);
 }
 
 void share_split(RunSetup& run) {
@@ -136,7 +158,8 @@ void give_plan(const RunSetup& run) {
                   {"nodes", to_json(config.chunks.nodes)},
                   {"evaluation", rows_to_json(config.evaluation.value_or(ChunkRows{}))},
                   {"budget", run.planned.budget},
-                  {"link", {link.seconds, link.bytes_per_second}}};
+                  {"link", {link.seconds, link.bytes_per_second}},
+                  {"products", to_json(run.products)}};
   run.ranks->gather("plan", plan.dump());
 }
 
@@ -154,6 +177,7 @@ void take_plan(RunSetup& run) {
                        .mlp = rows(evaluation.member("mlp"))};
   const std::vector<JsonField> link = file.member("link").items();
   run.machine.mesh.link = {.seconds = link.at(0).number(), .bytes_per_second = link.at(1).number()};
+  run.products = matmul_algorithms_from_json(file.member("products"));
   RunRequest request = request_of(o, run.machine, plan_from_json(file.member("plan")).plan);
   request.steps.choose.emplace();
   request.steps.budget = file.member("budget").integer<size_t>();

@@ -10,9 +10,10 @@
 
 namespace spool {
 
-// Refuses a device on which ranks cannot run, and gives each its part of the processors, unless
-// threads are set.
-void give_part_of_machine(RunOptions&, Communicator* ranks = nullptr);
+// Gives each rank its part of the processors, unless threads are set, and on GPUs one of its own,
+// by which it then exchanges.  Refuses GPUs where there are no ranks yet, as in a plan.
+void give_part_of_machine(RunOptions&, std::shared_ptr<Communicator>& ranks);
+void give_part_of_machine(RunOptions&);
 
 // The micro-batches that rank 0 has chosen become all ranks', so that all measure the same kernels.
 void share_split(RunSetup&);

@@ -231,8 +231,12 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
                .listeners = std::make_unique<RunListeners>(listener),
                .ranks = std::move(ranks)};
   RunOptions& o = run.options;
-  give_part_of_machine(o, run.ranks.get());
-  if (!run.writes()) o.log = o.trace = o.report = o.save_plan = "";
+  give_part_of_machine(o, run.ranks);
+  if (!run.writes()) {
+    // All ranks trace the same step, as it is no graph; rank 0 has a file of it.
+    if (!o.trace.empty()) run.trace = std::make_unique<StepTrace>();
+    o.log = o.trace = o.report = o.save_plan = "";
+  }
   const std::optional<StoredRun> stored = find_stored_run(run);
   check_can_be_stored(o);
   check_run_settings(o);

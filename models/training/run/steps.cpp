@@ -89,7 +89,8 @@ StepNumbers TrainingSteps::train_next(bool stops) {
 }
 
 void TrainingSteps::write_trace_if_complete() {
-  if (is_traced(state_.done - 1)) run_.listeners->say(run_.trace->write(state_.done));
+  if (!run_.writes() || !is_traced(state_.done - 1)) return;
+  run_.listeners->say(run_.trace->write(state_.done));
 }
 
 }  // namespace spool

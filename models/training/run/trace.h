@@ -17,6 +17,8 @@ class StepTrace {
  public:
   // Throws if no trace can be written to this file.
   explicit StepTrace(std::filesystem::path);
+  // Writes none.
+  StepTrace() = default;
 
   // Rehearses the step; returns a row for the memory table.
   std::string foretell(const TrainingConfig&, const StepPlans&, const Machine&);

@@ -39,7 +39,7 @@ const Settings rank_table{
     {"ranks", &TrainingConfig::ranks,
      "Number of ranks, which share the micro-batches of each step: on a cpu, threads of this "
      "program or processes ({ranks-as}), each with a {memory} and {threads} of its own, by default "
-     "its part of the machine.  "
+     "its part of the machine; on GPUs, processes with one each.  "
      "In stage 2 ({zero}), with the same {accumulate}, a run ends in the same files on any number "
      "of them.  By default one computes alone",
      at_least(1, max_ranks), execution, in_help},
