@@ -71,8 +71,14 @@ class Ends(CudaRanks):
 
     def test_a_signal_saves_on_all(self):
         out = self.folder / "signal"
+        contexts = self.folder / "contexts"
+        os.environ["EMULATOR_CONTEXTS"] = str(contexts)
+        self.addCleanup(os.environ.pop, "EMULATOR_CONTEXTS")
         run = self.start(out=out)
         self.until(run, 3, out)
+        if contexts.exists():  # of emulated GPUs: a rank makes one alone, and what starts them none
+            made = [line.split() for line in contexts.read_text().splitlines()]
+            self.assertEqual(sorted(made), sorted([str(p), str(r)] for r, p in run.ranks.items()))
         os.kill(run.ranks[3], signal.SIGTERM)
         self.assertEqual(self.ended(run, within=20), (130, ""))
         self.assertGreater(json.loads((out / "latest" / "run.json").read_text())["step"], 2)
