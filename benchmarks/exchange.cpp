@@ -13,7 +13,8 @@
 // Sizes are those of one rank's gradients in f32.  They take turns, each after other memory went
 // through the caches, as in a step; a turn is as long as its slowest rank's.  Printed are the least
 // and the median, own's parts of the others, and in how many of the elements MPI's sum differs from
-// the one in order of ranks.
+// the one in order of ranks.  Beside `moved` stands what the ranks' link foretells for it, which
+// is measured before the first turn as for a plan (runtime/ranks/measure_link.h).
 
 #include <cstdio>
 
@@ -25,6 +26,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "spool/kernels/launch.h"
@@ -32,6 +35,7 @@
 #include "spool/runtime/check.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/hash.h"
+#include "spool/runtime/ranks/measure_link.h"
 #include "spool/runtime/ranks/mpi.h"
 #include "spool/runtime/trace.h"
 
@@ -60,6 +64,12 @@ class Gradients {
       out_.push_back(message(r, own_));
       in_.push_back(message(r, taken_));
     }
+  }
+
+  // By a link that was measured.
+  double foretold(const Link& link) const {
+    const auto sent = static_cast<double>((ranks_.size() - 1) * piece_) * sizeof(float);
+    return link.seconds + sent / link.bytes_per_second;
   }
 
   void moved() { ranks_.move_now("gradients", out_, in_); }
@@ -141,7 +151,21 @@ double seconds_of(const std::function<void()>& work) {
   return seconds;
 }
 
-void measure(Communicator& ranks, double mebibytes) {
+void print(const std::vector<std::pair<const char*, std::vector<double>>>& ways, double foretold) {
+  const std::vector<double>& own = ways.front().second;
+  const size_t middle = own.size() / 2;
+  for (const auto& [name, seconds] : ways) {
+    std::printf("  %-15s least %9.3f ms  own of it %5.2f    median %9.3f ms  own of it %5.2f\n",
+                name, 1e3 * seconds[0], own[0] / seconds[0], 1e3 * seconds[middle],
+                own[middle] / seconds[middle]);
+    if (std::string_view(name) != "moved") continue;
+    std::printf("  %-15s       %9.3f ms, %5.2f of the least, %5.2f of the median\n", "  foretold",
+                1e3 * foretold, foretold / seconds[0], foretold / seconds[middle]);
+  }
+  std::fflush(stdout);
+}
+
+void measure(Communicator& ranks, const Link& link, double mebibytes) {
   const int64_t elements = static_cast<int64_t>(mebibytes * 1048576 / sizeof(float)),
                 granule = int64_t{4096} * ranks.size();
   Gradients gradients(ranks, std::max(granule, elements / granule * granule));
@@ -153,26 +177,21 @@ void measure(Communicator& ranks, double mebibytes) {
       {"alltoall", [&] { gradients.alltoall(); }},
       {"reduce_scatter", [&] { gradients.reduce_scatter(); }},
       {"allreduce", [&] { gradients.allreduce(); }}};
-  std::vector<std::vector<double>> seconds(ways.size());
+  std::vector<std::pair<const char*, std::vector<double>>> seconds;
+  for (const auto& [name, way] : ways) seconds.emplace_back(name, std::vector<double>());
   std::vector<char> others(size_t{64} << 20);
   const int turns = mebibytes > 100 ? 7 : mebibytes > 8 ? 41 : 201;
   for (int turn = 0; turn < turns; ++turn) {
     for (size_t w = 0; w < ways.size(); ++w) {
       std::ranges::fill(others, static_cast<char>(turn));
-      seconds[w].push_back(seconds_of(ways[w].second));
+      seconds[w].second.push_back(seconds_of(ways[w].second));
     }
   }
   if (ranks.rank() > 0) return;
-  for (std::vector<double>& all : seconds) std::ranges::sort(all);
+  for (auto& [name, all] : seconds) std::ranges::sort(all);
   std::printf("%g MiB, %d ranks, %d turns; MPI sums %.1f %% of the elements otherwise\n", mebibytes,
               ranks.size(), turns, 100 * differing);
-  const size_t middle = static_cast<size_t>(turns) / 2;
-  for (size_t w = 0; w < ways.size(); ++w) {
-    std::printf("  %-15s least %9.3f ms  own of it %5.2f    median %9.3f ms  own of it %5.2f\n",
-                ways[w].first, 1e3 * seconds[w][0], seconds[0][0] / seconds[w][0],
-                1e3 * seconds[w][middle], seconds[0][middle] / seconds[w][middle]);
-  }
-  std::fflush(stdout);
+  print(seconds, gradients.foretold(link));
 }
 
 int measure_all(int argc, char** argv) {
@@ -183,7 +202,12 @@ int measure_all(int argc, char** argv) {
   std::vector<double> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(std::atof(argv[i]));
   if (sizes.empty()) sizes = {0.0625, 1, 16, 500};
-  for (const double mebibytes : sizes) measure(*ranks, mebibytes);
+  const Link link = measure_link(*ranks);
+  if (ranks->rank() == 0) {
+    std::printf("the link: %.1f us and %.2f GB/s each way\n", 1e6 * link.seconds,
+                link.bytes_per_second / 1e9);
+  }
+  for (const double mebibytes : sizes) measure(*ranks, link, mebibytes);
   return 0;
 }
 

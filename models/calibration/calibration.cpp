@@ -55,8 +55,6 @@ class Calibrator {
     found.machine = {.name = probe->description(), .architecture = probe->architecture()};
     found.table.measured = describe(*probe, ranks());
     found.products = use_tuned_products(*probe, request.products);
-    found.machine.mesh.ranks = request.ranks;
-    if (request.own_rank) found.machine.mesh.rank = request.own_rank->rank();
     if (!leads()) return;
     const DeviceIdentity device = identify(*probe, request.dtype, found.products, ranks());
     if (!request.folder.empty()) found.file = table_file(request.folder, device);
@@ -64,16 +62,19 @@ class Calibrator {
   }
 
   void measure() {
-    if (!leads()) return measure_as_told(request_, found_.products, found_.machine);
+    if (!leads()) {
+      give_ranks(found_.machine);
+      table_ = measure_as_told(request_, found_.products, found_.machine);
+    }
     found_.machine = known_machine();
-    if (is_of_use()) {
+    if (leads() && is_of_use()) {
       measure_rates();
       measure_disk_rate();
       measure_link_of_ranks();
       measure_kernels_of_sample();
       if (changed_) store_table(table_, request_, found_);
     }
-    end_measuring(request_);
+    if (leads()) end_measuring(request_, table_);
     report();
   }
 
@@ -104,10 +105,11 @@ class Calibrator {
     return machine;
   }
 
-  void give_ranks(Machine& machine) const {
+  std::string give_ranks(Machine& machine) const {
     machine.mesh = nominal_machine(machine).mesh;
     machine.mesh.ranks = request_.ranks;
-    use_measured_link(machine, table_.links, exchanged_by());
+    if (request_.own_rank) machine.mesh.rank = request_.own_rank->rank();
+    return use_measured_link(machine, table_.links, exchanged_by());
   }
 
   std::string disk_directory() const { return fs::absolute(request_.disk).lexically_normal(); }
@@ -155,7 +157,6 @@ class Calibrator {
     if (rate == 0 || request_.renewal == Renewal::replace) {
       rate = measured({.what = Measured::disk}).disks.begin()->second;
     }
-    found_.machine.disk_bytes_per_second = rate;
   }
 
   void measure_link_of_ranks() {
@@ -232,7 +233,9 @@ class Calibrator {
     table_.measured = std::move(found_.table.measured);
     found_.table = table_;
     found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
-    give_ranks(found_.machine);
+    const bool has_disk = !request_.disk.empty() && has_disk_rate();
+    if (has_disk) found_.machine.disk_bytes_per_second = table_.disks[disk_directory()];
+    found_.link = give_ranks(found_.machine);
     for (KernelTime& k : needed_) {
       const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);
       k.seconds = seconds ? *seconds : kernel_seconds(found_.machine, k.name.c_str(), k.cost);

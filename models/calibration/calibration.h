@@ -52,6 +52,7 @@ struct CalibrationRequest {
 // On other ranks than the first: what the machine is, and the table for products.
 struct Calibration {
   Machine machine = {};
+  std::string link = {};  // what the ranks exchange by, as their link was measured (links.h)
   // The kernels of the work, without repetitions: measured, or foretold by the machine's rates,
   // scaled as what was measured.
   std::vector<KernelTime> kernels = {}, unmeasured = {};

@@ -118,16 +118,20 @@ DeviceTable measure_on_ranks(const Measuring& next, const CalibrationRequest& re
   return slowest(measured_by_all(next, request, products, machine));
 }
 
-void end_measuring(const CalibrationRequest& request) {
-  if (has_ranks(request)) request.own_rank->gather(next_measurement, "");
+void end_measuring(const CalibrationRequest& request, const DeviceTable& table) {
+  const json told{{"what", name(Measured::nothing)}, {"table", to_text(table)}};
+  if (has_ranks(request)) request.own_rank->gather(next_measurement, told.dump());
 }
 
-void measure_as_told(const CalibrationRequest& request, const MatmulAlgorithms& products,
-                     const Machine& machine) {
+DeviceTable measure_as_told(const CalibrationRequest& request, const MatmulAlgorithms& products,
+                            const Machine& machine) {
   while (true) {
     const std::string text = request.own_rank->gather(next_measurement, "").front();
-    if (text.empty()) return;
     const JsonField told = parse_json(text, next_measurement);
+    const std::string what = told.member("what").string();
+    if (what == name(Measured::nothing)) {
+      return table_from_text(told.member("table").string(), next_measurement);
+    }
     const Measuring next{.what = told.member("what").enumerator<Measured>(),
                          .sample = told.member("sample").integer<size_t>(),
                          .is_laid_out = told.member("is_laid_out").boolean()};

@@ -26,9 +26,9 @@ double max_seconds(const CalibrationRequest&);
 // machine's rates lay out the sample.  Throws what a rank could not do.
 DeviceTable measure_on_ranks(const Measuring&, const CalibrationRequest&, const MatmulAlgorithms&,
                              const Machine&);
-// On the first rank: nothing else is measured.
-void end_measuring(const CalibrationRequest&);
-// On another rank: measures what the first one says, until that one ends it.
-void measure_as_told(const CalibrationRequest&, const MatmulAlgorithms&, const Machine&);
+// On the first rank: nothing else is measured; the others get this table.
+void end_measuring(const CalibrationRequest&, const DeviceTable&);
+// On another rank: measures what the first one says, until that one ends it, and returns its table.
+DeviceTable measure_as_told(const CalibrationRequest&, const MatmulAlgorithms&, const Machine&);
 
 }  // namespace spool

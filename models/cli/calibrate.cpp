@@ -1,9 +1,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <memory>
+#include <optional>
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/ranks/launched_command.h"
+#include "spool/models/cli/ranks/processes.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
@@ -11,6 +14,7 @@
 #include "spool/models/training/run/ranks.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/ranks/launcher.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -60,15 +64,7 @@ void check_table_file(const std::string& file) {
                      "exists already and is not a table of kernels; choose another name");
 }
 
-int calibrate_and_print(const CLI::App& command, const CalibrateFlags& flags) {
-  if (!flags.save.empty()) check_table_file(flags.save);
-  RunOptions options = options_of(command);
-  options.device = device_of(options.device_name);
-  give_part_of_machine(options);
-  options.training.validate();
-  CalibrationRequest request = calibration_of(options);
-  request.renewal = flags.afresh ? Renewal::replace : Renewal::lower;
-  const Calibration found = calibrate_with_display(request);
+void print_calibration(const Calibration& found, const CalibrateFlags& flags) {
   const Machine& m = found.machine;
   print_lines(fmt::format(
       "{}: products {:.1f} GFLOP/s, memory {:.1f} GB/s, to the host {:.1f} GB/s, from the "
@@ -76,10 +72,55 @@ int calibrate_and_print(const CLI::App& command, const CalibrateFlags& flags) {
       m.name, m.f32_flops / 1e9, m.bytes_per_second / 1e9, m.to_host_bytes_per_second / 1e9,
       m.from_host_bytes_per_second / 1e9, kernel_table(found)));
   if (!found.file.empty()) print_lines("the table is " + found.file.string());
-  if (flags.save.empty()) return 0;
+  if (flags.save.empty()) return;
   save_table(flags.save, found.table);
   print_lines("the table to plan with elsewhere is " + flags.save);
+}
+
+// `own`: the rank that this process is, of several; null: it measures alone, or with ranks that are
+// its threads.  The first prints what all measured.
+int calibrate_and_print(RunOptions options, const CalibrateFlags& flags,
+                        const std::shared_ptr<Communicator>& own = nullptr) {
+  const bool leads = !own || own->rank() == 0;
+  if (leads && !flags.save.empty()) check_table_file(flags.save);
+  std::shared_ptr<Communicator> ranks = own;
+  give_part_of_machine(options, ranks);
+  CalibrationRequest request = calibration_of(options);
+  request.renewal = flags.afresh ? Renewal::replace : Renewal::lower;
+  request.own_rank = ranks;
+  if (leads) {
+    print_calibration(calibrate_with_display(std::move(request)), flags);
+  } else {
+    calibrate(request);
+  }
   return 0;
+}
+
+std::string left_of_calibration() { return "nothing that was measured is kept; start it again"; }
+
+int calibrate_as_told(const CLI::App& command, const CalibrateFlags& flags) {
+  const std::optional<LaunchedRank> launched = rank_of_launcher();
+  const auto options = [&] {
+    RunOptions o = options_of(command, launched ? launched->size : 0);
+    check_launch(o, launched);
+    o.device = device_of(o);
+    o.training.validate();
+    return o;
+  };
+  if (launched) {
+    return run_launched(*launched, command.get_option("--meet")->as<std::string>(), [&] {
+      const RunOptions o = options();
+      const bool has_gpus = o.device.type == DeviceType::cuda;
+      return RankWork{
+          .run = [&flags, o](const auto& own) { return calibrate_and_print(o, flags, own); },
+          .is_left = left_of_calibration,
+          .say = [has_gpus](const auto& all) { print_lines(in_words(all, has_gpus)); }};
+    });
+  }
+  const RunOptions o = options();
+  const bool starts_ranks = o.training.ranks > 0 && starts_processes(o);
+  return starts_ranks ? run_as_processes(o.training.ranks, left_of_calibration)
+                      : calibrate_and_print(o, flags);
 }
 
 }  // namespace
@@ -89,9 +130,10 @@ std::function<int()> add_calibrate(CLI::App& app) {
   add_settings(app, {&model_table, &step_table, &machine_table});
   add_setting(app, run_setting("ranks"))
       ->description(
-          "Number of ranks that measure at once, as threads of this program: of each kernel the "
-          "slowest counts, and the link between them is measured, too.  By default one stream "
-          "alone");
+          "Number of ranks that measure at once: of each kernel the slowest counts, and the link "
+          "between them is measured, too, by what they are (--ranks-as) or, under mpirun, by MPI.  "
+          "By default one stream alone");
+  for (const char* key : {"ranks-as", "meet"}) add_setting(app, run_setting(key));
   app.get_option("--memory")
       ->description(
           "Memory that the measured step may take, such as 2GiB; by default what it needs");
@@ -102,7 +144,7 @@ std::function<int()> add_calibrate(CLI::App& app) {
                  "File to write the table to, with what the device is: spool plan --machine FILE "
                  "plans for it on other machines")
       ->transform(validator(file_of("a table")));
-  return [flags, &app] { return calibrate_and_print(app, *flags); };
+  return [flags, &app] { return calibrate_as_told(app, *flags); };
 }
 
 }  // namespace spool

@@ -9,7 +9,7 @@
 #include "spool/kernels/sum_ranks.h"
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/ranks/as_rank.h"
+#include "spool/models/cli/ranks/launched_command.h"
 #include "spool/models/cli/ranks/processes.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/long_work.h"
@@ -213,29 +213,24 @@ void evaluate(const EvalArguments& a) {
 
 std::string left_of_evaluation() { return "start the evaluation again"; }
 
-// This process is one of the ranks, each of which evaluates its part.
-int evaluate_as_rank(EvalArguments a, const LaunchedRank& launched) {
-  check(a.ranks == 0 || a.ranks == launched.size, launched.launcher, " started ", launched.size,
-        " ranks, and --ranks says ", a.ranks, "; say the same number, or none");
-  a.ranks = launched.size;
-  const auto run = [&](const std::shared_ptr<Communicator>& own) {
-    a.own_rank = own;
-    evaluate(a);
-    return 0;
-  };
-  return run_as_rank(launched, meeting_place(launched, /*meet=*/""),
-                     {.run = run,
-                      .say = [](const JoinedRanks& all) { fmt::print(stderr, "{}\n", all.words); },
-                      .is_left = left_of_evaluation});
-}
-
-int evaluate_on_ranks(const EvalArguments& a) {
-  if (const auto launched = rank_of_launcher()) return evaluate_as_rank(a, *launched);
+// Where this process is one of the ranks, it evaluates its part.
+int evaluate_on_ranks(EvalArguments a) {
+  if (const auto launched = rank_of_launcher()) {
+    return run_launched(*launched, /*meet=*/"", [&] {
+      check(a.ranks == 0 || a.ranks == launched->size, launched->launcher, " started ",
+            launched->size, " ranks, and --ranks says ", a.ranks, "; say the same number, or none");
+      a.ranks = launched->size;
+      const auto run = [&a](const std::shared_ptr<Communicator>& own) {
+        a.own_rank = own;
+        evaluate(a);
+        return 0;
+      };
+      return RankWork{.run = run, .is_left = left_of_evaluation};
+    });
+  }
   const bool has_gpus = a.ranks > 0 && chooses_gpus(a.device);
   if (has_gpus) check_gpus(a.ranks, gpu_count());
-  if (has_gpus && a.ranks > 1) {
-    return run_as_processes(a.ranks, left_of_evaluation);
-  }
+  if (has_gpus && a.ranks > 1) return run_as_processes(a.ranks, left_of_evaluation);
   evaluate(a);
   return 0;
 }

@@ -13,6 +13,8 @@
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/ranks/launched_command.h"
+#include "spool/models/cli/ranks/processes.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
@@ -26,6 +28,7 @@
 #include "spool/planner/machines/machine_text.h"
 #include "spool/runtime/integer.h"
 #include "spool/runtime/log.h"
+#include "spool/runtime/ranks/launcher.h"
 
 namespace spool {
 namespace {
@@ -42,6 +45,7 @@ struct Place {
   Machine machine;
   RunRequest request;
   std::optional<SplitChoice> split;
+  std::string link;  // what exchanges by the link of the ranks, if that was measured
 };
 
 // Bytes of the host for what leaves the device: half of a measured GPU's host, or twice what a GPU
@@ -59,7 +63,8 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
   check(!o.given.contains("device"), "--device and --machine ", flags.machine,
         " both say where the run is planned for; give one of them");
   AbsentMachine absent = machine_from_text(flags.machine);
-  give_ranks(absent, o.training.ranks);
+  const std::string link =
+      give_ranks(absent, o.training.ranks, o.ranks_as == "processes" ? "sockets" : "threads");
   Machine& machine = absent.machine;
   if (const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture)) {
     check(o.threads == 0 || o.threads == cpu->threads, "--machine ", flags.machine, " has ",
@@ -76,24 +81,35 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
   limit_memory(request, absent.memory, o.memory, machine);
   const bool is_cpu = std::holds_alternative<CpuArchitecture>(machine.architecture);
   if (is_cpu && machine.mesh.ranks > 1) request.ranks = static_cast<size_t>(machine.mesh.ranks);
-  return {machine, request, std::move(split)};
+  return {machine, request, std::move(split), link};
 }
 
-Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLength& sample) {
-  o.device = device_of(o.device_name);
-  give_part_of_machine(o);
-  auto choosing = std::make_optional<CommandWork>("choosing micro-batches");
-  std::optional<SplitChoice> split = choose_split(o, sample);
-  choosing.reset();
-  const CommandWork work("measuring kernels");
-  const Machine machine = calibrate(calibration_of(o, given)).machine;
-  return {machine, request_of(o, machine, given), std::move(split)};
+// `own`: this process is one of the ranks that measure; on the others than the first the request is
+// of no plan.
+Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLength& sample,
+                 const std::shared_ptr<Communicator>& own) {
+  const bool leads = !own || own->rank() == 0;
+  std::shared_ptr<Communicator> ranks = own;
+  o.device = device_of(o);
+  give_part_of_machine(o, ranks);
+  std::optional<SplitChoice> split;
+  if (leads) {
+    const CommandWork choosing("choosing micro-batches");
+    split = choose_split(o, sample);
+  }
+  if (ranks) share_split(o.training, *ranks);
+  CalibrationRequest calibration = calibration_of(o, given);
+  calibration.own_rank = ranks;
+  std::optional<CommandWork> work;
+  if (leads) work.emplace("measuring kernels");
+  const Calibration found = calibrate(calibration);
+  return {found.machine, request_of(o, found.machine, given), std::move(split), found.link};
 }
 
 // Also chooses the micro-batches, if that is asked for.
 Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given,
-               const SampleLength& sample) {
-  return flags.machine == here ? this_place(o, given, sample)
+               const SampleLength& sample, const std::shared_ptr<Communicator>& own) {
+  return flags.machine == here ? this_place(o, given, sample, own)
                                : place_elsewhere(flags, o, given, sample);
 }
 
@@ -158,20 +174,24 @@ void warn(const std::string& words) {
   if (!words.empty()) logger().warn("{}", words);
 }
 
-int plan(const PlanFlags& flags, const CLI::App& command) {
-  RunOptions o = options_of(command, ranks_of_machine(flags));
+// `own`: the rank that this process is, of several that measure; the first of them plans.
+int plan(PlanFlags flags, RunOptions o, const std::shared_ptr<Communicator>& own = nullptr) {
+  const bool measures_only = own && own->rank() > 0;
+  if (measures_only) flags.json = o.report = o.save_plan = "";
   const bool reports = !flags.json.empty() || !o.report.empty();
   if (reports) check_can_be_stored(o);
   check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
   o.training.validate();
-  const auto [machine, request, split] = place_of(flags, o, given_plan, sample);
+  const auto [machine, request, split, link] = place_of(flags, o, given_plan, sample, own);
+  if (measures_only) return 0;
   auto planning = std::make_optional<CommandWork>("planning");
   RunPlanner planner(o.training, request, sample, machine);
   PlannedRun run = planner.plan();
   run.split = split;
   tell_rounding(run, o);
+  if (run.exchange) run.exchange->measured_link = link;
   o.training = run.config;
   Frontier frontier;
   if ((flags.frontier || !o.report.empty()) && !run.refusal) {
@@ -192,6 +212,25 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);
   return 0;
+}
+
+std::string left_of_plan() { return "nothing was planned; start it again"; }
+
+// Ranks that are processes measure as such, so the program starts them.
+int plan_as_told(const PlanFlags& flags, const CLI::App& command) {
+  const bool is_started = own_environment(rank_variables::rank) != nullptr;
+  if (const auto launched = is_started ? rank_of_launcher() : std::nullopt) {
+    return run_launched(*launched, /*meet=*/"", [&] {
+      return RankWork{.run = [&flags, o = options_of(command, launched->size)](
+                                 const auto& own) { return plan(flags, o, own); },
+                      .is_left = left_of_plan};
+    });
+  }
+  RunOptions o = options_of(command, ranks_of_machine(flags));
+  const bool has_ranks_here = flags.machine == here && o.training.ranks > 0;
+  if (has_ranks_here) o.device = device_of(o);
+  const bool starts_ranks = has_ranks_here && starts_processes(o);
+  return starts_ranks ? run_as_processes(o.training.ranks, left_of_plan) : plan(flags, o);
 }
 
 }  // namespace
@@ -229,7 +268,7 @@ std::function<int()> add_plan(CLI::App& app) {
   app.add_option("--json", flags->json,
                  "File to write a report to, as JSON; -: standard output, and nothing else there")
       ->transform(validator(standard_output_as("-")));
-  return [flags, &app] { return plan(*flags, app); };
+  return [flags, &app] { return plan_as_told(*flags, app); };
 }
 
 }  // namespace spool

@@ -127,21 +127,20 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
   if (run.exchange) say(division_in_words(*run.exchange));
   if (const std::string crowd = crowd_words(o); !crowd.empty()) say(crowd);
-  if (const int64_t rows = run.chunks.loss_rows)
-    say(fmt::format("the loss in chunks of {} rows", rows));
+  const int64_t loss_rows = run.chunks.loss_rows;
+  if (loss_rows) say(fmt::format("the loss in chunks of {} rows", loss_rows));
   if (const int64_t rows = run.chunks.mlp_rows) say(fmt::format("MLPs in chunks of {} rows", rows));
   if (!o.plan.empty()) say("as the plan " + o.plan + " says");
-  const bool by_hand =
-      o.plan.empty() && (o.given.contains("recompute") || o.given.contains("offload"));
-  lines += by_hand ? policy_lines(o) : layer_lines(run);
+  const bool is_given = o.given.contains("recompute") || o.given.contains("offload");
+  lines += is_given && o.plan.empty() ? policy_lines(o) : layer_lines(run);
   const Plan& plan = run.plans.step;
   if (plan.optimizer_state != OptimizerState::device) {
     const size_t share = plan.state_bytes_on_device;
     say(fmt::format("optimizer state {}{}", name(plan.optimizer_state),
                     share ? ", " + format_bytes(share) + " of it on the device" : ""));
   }
-  const std::string evaluations = evaluation_words(run.config.evaluation.value_or(ChunkRows{}));
-  if (!evaluations.empty()) say(evaluations);
+  const std::string words = evaluation_words(run.config.evaluation.value_or(ChunkRows{}));
+  if (!words.empty()) say(words);
   return lines;
 }
 
@@ -185,7 +184,8 @@ std::string exchange_rows(const PlannedRun& run) {
   return row("exchanged a step", format_bytes(e.sent_bytes), sent_in_words(e)) +
          row("  takes", format_seconds(e.seconds),
              fmt::format("exposed {}, {} of the step", format_seconds(e.exposed_seconds),
-                         percent(e.exposed_seconds / run.foretold.seconds)));
+                         percent(e.exposed_seconds / run.foretold.seconds))) +
+         (e.ranks > 1 ? row("  by a link of", link_rate(e), link_note(e)) : "");
 }
 
 std::string memory_rows(const RunOptions& o, const Machine& machine, const PlannedRun& run) {

@@ -1,5 +1,6 @@
 #include "spool/models/steps/step_calibration.h"
 
+#include "spool/models/steps/exchange/measured_sums.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/machines/device_identity.h"
@@ -12,8 +13,13 @@ constexpr int64_t different = 2;  // micro-batches
 // A step of the model, ready to run on a placeholder.
 class CalibratedStep final : public RepeatedWork {
  public:
-  CalibratedStep(const StepDescription& described, const StepPlans& plans, Stream& stream)
-      : model_(described.make_model(stream)), executor_(*model_, described.config, plans, stream) {
+  // `of_ranks`: of the step that is foretold.
+  CalibratedStep(const StepDescription& described, const StepConfig& of_ranks,
+                 const StepPlans& plans, Stream& stream)
+      : of_ranks_(of_ranks),
+        stream_(stream),
+        model_(described.make_model(stream)),
+        executor_(*model_, described.config, plans, stream) {
     model_->initialise(described.config.seed);
     executor_.optimizer().initialise();
     executor_.prepare(/*learning_rate=*/0);
@@ -23,11 +29,14 @@ class CalibratedStep final : public RepeatedWork {
   // At learning rate 0, parameters keep their values.
   void run(int64_t number) override {
     executor_.run(Step{.number = number}, [&](int64_t) { model_->upload_placeholder(); });
+    launch_sums(model_->parameters().trainable(), of_ranks_, stream_);
   }
   MemoryStats host_memory() const override { return executor_.host_memory(); }
   MemoryStats disk() const override { return executor_.disk(); }
 
  private:
+  StepConfig of_ranks_;
+  Stream& stream_;
   std::unique_ptr<StepModel> model_;
   StepExecutor executor_;
 };
@@ -39,12 +48,12 @@ MeasurableWork measurable_step(const StepDescription& whole, const StepPlans& pl
   alone.config.ranks = 0;
   const StepDescription step = with_micro_batches(alone, different);
   return {.open =
-              [step, plans](Stream& stream, const WorkMemory& memory) {
+              [step, of_ranks = whole.config, plans](Stream& stream, const WorkMemory& memory) {
                 StepPlans placed = plans;
                 placed.host_bytes = memory.host_bytes;
                 placed.disk_bytes = memory.disk_bytes;
                 placed.layout = memory.layout;
-                return std::make_unique<CalibratedStep>(step, placed, stream);
+                return std::make_unique<CalibratedStep>(step, of_ranks, placed, stream);
               },
           .lay_out =
               [step, plans](const Machine& machine) { return lay_out_step(step, plans, machine); }};

@@ -12,7 +12,7 @@
 namespace spool {
 
 // A step under these plans, at learning rate 0, of at most two micro-batches: the last launches
-// what those in the middle do.
+// what those in the middle do.  On ranks each measures it by itself, and then the sums of ranks.
 MeasurableWork measurable_step(const StepDescription&, const StepPlans&);
 
 // Plans that launch the same kernels in less and less memory, except the last one's optimizer: the

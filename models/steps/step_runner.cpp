@@ -48,7 +48,10 @@ void StepRunner::plan(const StepRequest& given, const StepPlace& place,
   const auto measured = [&] {
     CalibrationRequest wanted = calibration_of(description_, request, place.device, place.threads);
     if (checkpoint) wanted.products = checkpoint->products;
+    wanted.ranks = place.ranks ? place.ranks->size() : 0;
+    wanted.own_rank = place.ranks;
     Calibration found = calibrate(wanted);
+    found.machine.mesh.rank = 0;  // so that all ranks plan alike
     products_ = std::move(found.products);
     return std::move(found.machine);
   };

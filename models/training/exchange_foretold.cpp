@@ -128,6 +128,16 @@ std::string sent_in_words(const ExchangeForetold& of) {
   return "sent by a rank" + parts;
 }
 
+std::string link_rate(const ExchangeForetold& of) {
+  return fmt::format("{:.3g} GB/s", of.link.bytes_per_second / 1e9);
+}
+
+std::string link_note(const ExchangeForetold& of) {
+  return fmt::format(
+      "each way, and {}; {}", format_seconds(of.link.seconds),
+      of.measured_link.empty() ? "not measured" : "measured, by " + of.measured_link);
+}
+
 std::string sentence_of(const ExchangeForetold& of, double step_seconds) {
   size_t count = 0;
   for (const ExchangesOfAName& all : of.list) count += all.count;
@@ -153,7 +163,11 @@ json to_json(const ExchangeForetold& of) {
                {"buckets_in_flight", of.buckets_in_flight},
                {"bucket_bytes", of.bucket_bytes},
                {"exchange",
-                {{"sent_bytes", of.sent_bytes},
+                {{"link",
+                  {{"seconds", of.link.seconds},
+                   {"bytes_per_second", of.link.bytes_per_second},
+                   {"measured", of.measured_link}}},
+                 {"sent_bytes", of.sent_bytes},
                  {"seconds", of.seconds},
                  {"exposed_seconds", of.exposed_seconds},
                  {"max_bytes", of.max_bytes},

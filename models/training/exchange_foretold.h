@@ -30,6 +30,8 @@ struct ExchangeForetold {
   int64_t rounded_from = 0;
   int buckets_in_flight = 0;
   size_t bucket_bytes = 0;
+  Link link = {};                  // between ranks of one machine
+  std::string measured_link = {};  // by what that exchanges ("sockets"); empty: not measured
   // Of a step, by what a rank sends.
   size_t sent_bytes = 0;
   double seconds = 0;                       // of exchanges and sums, on their queue
@@ -54,6 +56,9 @@ std::string ranks_in_words(const ExchangeForetold&, std::string machine);
 std::string division_in_words(const ExchangeForetold&);
 // "sent by a rank: 415 gradients, 208 parameters", beside the sum of all, in its unit.
 std::string sent_in_words(const ExchangeForetold&);
+// "3.1 GB/s", and beside it "each way, and 20 us; measured, by sockets".
+std::string link_rate(const ExchangeForetold&);
+std::string link_note(const ExchangeForetold&);
 // "Each of 8 ranks sends 623 MiB a step, in 24 exchanges; ...".
 std::string sentence_of(const ExchangeForetold&, double step_seconds);
 

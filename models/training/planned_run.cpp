@@ -101,6 +101,7 @@ ExchangeForetold foretell_exchange(const PlannedRun& run, const Machine& machine
       exchanges_of(rehearse_step(describe_step(config), run.plans, machine, {.allocations = true}));
   foretold.ranks = config.ranks;
   foretold.ranks_of_machine = machine.mesh.ranks_of_machine;
+  foretold.link = machine.mesh.link;
   foretold.zero = config.zero;
   foretold.micro_batches = config.accumulate / config.ranks;
   foretold.buckets_in_flight = buckets_in_flight(run.plans.step);

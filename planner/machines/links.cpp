@@ -2,6 +2,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+
 #include "spool/runtime/check.h"
 #include "spool/runtime/units.h"
 
@@ -35,12 +37,16 @@ LinkKey link_key(const Machine& machine, const std::string& backend) {
           .machines = mesh.ranks > 0 ? mesh.machine_of(mesh.ranks - 1) + 1 : 1};
 }
 
-bool use_measured_link(Machine& machine, const Links& links, const std::string& backend) {
-  const auto at = links.find(link_key(machine, backend));
-  if (at == links.end()) return false;
+std::string use_measured_link(Machine& machine, const Links& links, const std::string& backend) {
+  const auto is_of_ranks = [&](const auto& link) {
+    return link.first == link_key(machine, link.first.backend);
+  };
+  auto at = links.find(link_key(machine, backend));
+  if (at == links.end()) at = std::ranges::find_if(links, is_of_ranks);
+  if (at == links.end()) return {};
   machine.mesh.link = at->second;
   machine.mesh.ranks_of_machine = 0;
-  return true;
+  return at->first.backend;
 }
 
 }  // namespace spool

@@ -31,8 +31,9 @@ void set_ranks(Machine&, int ranks);
 
 // Of the machine's ranks.
 LinkKey link_key(const Machine&, const std::string& backend);
-// Takes the link that was measured for the machine's ranks, if there is one.  It then is that of
-// all messages, to ranks of the same machine and of others.  Returns whether there is one.
-bool use_measured_link(Machine&, const Links&, const std::string& backend);
+// Takes the link that was measured for the machine's ranks, if there is one: of this backend, or
+// else of another.  It then is that of all messages, to ranks of the same machine and of others.
+// Returns the backend that it was measured of, or nothing.
+std::string use_measured_link(Machine&, const Links&, const std::string& backend);
 
 }  // namespace spool

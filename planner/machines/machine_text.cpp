@@ -248,12 +248,12 @@ AbsentMachine machine_from_text(const std::string& text) {
   return absent;
 }
 
-void give_ranks(AbsentMachine& absent, int ranks) {
+std::string give_ranks(AbsentMachine& absent, int ranks, const std::string& of_cpu) {
   const bool is_part = absent.machine.mesh.ranks > 0;  // of a machine whose ranks were measured
   if (ranks > 0) set_ranks(absent.machine, ranks);
   const bool is_cpu = std::holds_alternative<CpuArchitecture>(absent.machine.architecture);
   if (is_cpu && ranks > 1 && !is_part) divide(absent, ranks);
-  use_measured_link(absent.machine, absent.links, is_cpu ? "threads" : "nccl");
+  return use_measured_link(absent.machine, absent.links, is_cpu ? of_cpu : "nccl");
 }
 
 bool is_machine_file(const std::string& text) {

@@ -36,9 +36,9 @@ struct AbsentMachine {
 // the file and its field.
 AbsentMachine machine_from_text(const std::string& text);
 // Ranks of a number that a setting gives, or 0: those of the machine's name, if it has some.  They
-// exchange by a link that was measured there, by threads of a cpu or NCCL, or else by a nominal
-// one.  Throws if both say a number, and these differ.
-void give_ranks(AbsentMachine&, int ranks);
+// exchange by a link that was measured there (use_measured_link()), on a cpu by this backend, or
+// else by a nominal one.  Throws if both say a number, and these differ.
+std::string give_ranks(AbsentMachine&, int ranks, const std::string& of_cpu = "threads");
 // Whether the text means a file: no machine has this name, and it names one in JSON or a place in
 // folders, or something that exists.
 bool is_machine_file(const std::string& text);

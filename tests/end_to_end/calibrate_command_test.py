@@ -17,7 +17,8 @@ class Calibrate(Folder):
         self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
 
     def calibrate(self, *words):
-        status, out, errors = spool("calibrate", *SHAPE, *DEVICE, *words, env=self.environment)
+        device = [] if "--threads" in words else DEVICE
+        status, out, errors = spool("calibrate", *SHAPE, *device, *words, env=self.environment)
         self.assertEqual(status, 0, errors)
         return out
 
@@ -117,7 +118,8 @@ class Calibrate(Folder):
         stored = self.table().read_bytes()
         status, out, errors = self.train(*words, "--accumulate", 2, env=self.environment)
         self.assertEqual(status, 0, errors)
-        self.assertNotIn("measured", out)
+        self.assertNotIn("were measured", out)
+        self.assertNotIn("the link between", out)
         self.assertEqual(self.table().read_bytes(), stored)
         exchanged = []
         for place in [words, ["--machine", there]]:
@@ -131,6 +133,53 @@ class Calibrate(Folder):
         self.assertEqual(exchanged[0][0], 2)
         self.calibrate()  # without ranks
         self.assertEqual(len(list((self.cache / "spool").glob("kernels-cpu-*.json"))), 2)
+
+    def link_of_plan(self, *words):
+        """By what the ranks of a plan exchange, as their link was measured, and the link."""
+        report = self.folder / "report.json"
+        status, out, errors = spool(
+            "plan", *SHAPE, "--accumulate", 2, "--json", report, *words, env=self.environment
+        )
+        self.assertEqual((status, errors), (0, ""))
+        link = json.loads(report.read_text())["exchange"]["link"]
+        words = f"measured, by {link['measured']}" if link["measured"] else "not measured"
+        self.assertRegex(out, rf"by a link of +[0-9.e+]+ GB/s +each way, and .*s; {words}\n")
+        return link["measured"], link["bytes_per_second"]
+
+    def links(self):
+        return {one["backend"]: one["bytes_per_second"] for one in json.loads(self.table().read_text())["links"]}
+
+    def test_of_ranks_that_are_processes_measures_their_link(self):
+        there = self.folder / "there.json"
+        ranks = ["--threads", 1, "--ranks", 2]
+        words = [*ranks, "--ranks-as", "processes"]
+        out = self.calibrate(*words, "--save", there)
+        self.assertEqual(out.count("the link between 2 ranks by sockets: "), 1)
+        self.assertEqual(out.count("the table is "), 1)
+        stored = self.table().read_bytes()
+        self.assertEqual(list(self.links()), ["sockets"])
+        here = self.link_of_plan(*words)
+        self.assertEqual(here, ("sockets", self.links()["sockets"]))
+        self.assertEqual(self.link_of_plan("--machine", there, *words[2:]), here)
+        self.assertEqual(self.link_of_plan("--machine", there), here)  # by threads none was measured
+        self.assertEqual(self.link_of_plan("--machine", "cpu:2,avx2,3GHz,20GB/s", *ranks[2:])[0], "")
+        status, out, errors = self.train(*words, "--accumulate", 2, "--dry-run", env=self.environment)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertIn("; measured, by sockets", out)
+        self.assertEqual(self.table().read_bytes(), stored)
+        status, out, errors = self.train(*words, "--accumulate", 2, env=self.environment)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertNotIn("the link between", out)
+        self.assertEqual(self.link_of_plan(*ranks)[0], "threads")
+        self.assertEqual(sorted(self.links()), ["sockets", "threads"])
+
+    def test_of_ranks_that_are_processes_says_once_what_is_wrong(self):
+        words = ["--threads", 1, "--ranks", 2, "--ranks-as", "processes"]
+        for command in ["calibrate", "plan"]:
+            name = {"calibrate": "--save", "plan": "--json"}[command]
+            result = spool(command, *SHAPE, *words, name, self.text, env=self.environment)
+            self.refused(result, 1, str(self.text))
+            self.refused(spool(command, *SHAPE, *words, "--accumulate", 3), 1, "3", "ranks")
 
     def test_a_damaged_table_is_set_aside(self):
         self.calibrate()

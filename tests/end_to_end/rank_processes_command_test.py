@@ -114,6 +114,34 @@ class RankProcesses(Folder):
         self.assertEqual(done.stderr.count("spool: "), 1, done.stderr)
         self.assertIn("spool: this run has 4 micro-batches a step", done.stderr)
 
+    @unittest.skipUnless(HAS_MPI, WITHOUT_MPI)
+    def test_of_mpirun_measure_their_link(self):
+        environment = os.environ | AS_ROOT | {"XDG_CACHE_HOME": str(self.folder / "cache")}
+
+        def launched(*words):
+            words = [*MPIRUN, "-n", "2", PROGRAM, *(str(w) for w in words)]
+            return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300)
+
+        done = launched("calibrate", *SHAPE, *STEP)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("the link between 2 ranks by mpi: "), 1, done.stdout)
+        (file,) = (self.folder / "cache" / "spool").glob("kernels-cpu-*.json")
+        stored = file.read_bytes()
+        done = launched(*self.words(self.out, "--dry-run"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("; measured, by mpi\n"), 1, done.stdout)
+        self.assertEqual(file.read_bytes(), stored)
+        self.assertFalse(self.out.exists())
+        refused = launched("plan", *SHAPE)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("spool plan runs in one process, and mpirun started 2", refused.stderr)
+
+    def test_of_a_launcher_foretell_without_training(self):
+        runs = self.launched("torchrun", 2, self.words(self.out, "--dry-run"))
+        for run in runs:
+            self.assertEqual(self.ended(run), (0, []))
+        self.assertFalse(self.out.exists())
+
     def test_meet_at_an_address(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -2,7 +2,6 @@
 
 #include "spool/models/cli/interrupt.h"
 #include "spool/models/cli/progress.h"
-#include "spool/models/cli/ranks/as_rank.h"
 #include "spool/models/cli/ranks/processes.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/training/train.h"
@@ -32,19 +31,6 @@ bool train_with(const RunOptions& o, const std::shared_ptr<Communicator>& own) {
 
 }  // namespace
 
-void check_launch(const RunOptions& o, const std::optional<LaunchedRank>& launched) {
-  if (!launched) {
-    return check_setting(o.meet.empty(), {"meet"},
-                         "--meet says where the ranks meet that a launcher started, such as "
-                         "torchrun, mpirun or srun, and there is none");
-  }
-  check_setting(o.training.ranks == launched->size, {"ranks", "mesh"}, launched->launcher,
-                " started ", launched->size, " ranks, and the run is to have ", o.training.ranks,
-                "; say the same number, or none");
-  check_setting(o.ranks_as != "threads", {"ranks-as"}, launched->launcher, " started ",
-                launched->size, " processes, which are the ranks; leave --ranks-as threads out");
-}
-
 int train_on_threads(const RunOptions& o) {
   set_rank_timeout(o.rank_timeout);
   run_ranks(o.training.ranks,
@@ -56,18 +42,16 @@ int train_on_processes(const RunOptions& o) {
   return run_as_processes(o.training.ranks, [&] { return what_is_left(o.out); });
 }
 
-int train_as_rank(const RunOptions& o, const LaunchedRank& launched, const MeetingPlace& place) {
+RankWork training_as_rank(const RunOptions& o) {
   set_rank_timeout(o.rank_timeout);
-  const auto run = [&](const std::shared_ptr<Communicator>& own) {
-    const bool is_stopped = train_with(o, own);
-    return is_stopped || interrupted() ? stopped_by_a_signal : 0;
-  };
-  const auto say = [&](const JoinedRanks& all) {
-    const bool has_gpus = o.device.type == DeviceType::cuda;
-    RunPrinter().say(sentence(all.words, ", which exchange by ", has_gpus ? "NCCL" : all.exchange));
-  };
-  return run_as_rank(launched, place,
-                     {.run = run, .say = say, .is_left = [&] { return what_is_left(o.out); }});
+  const bool has_gpus = o.device.type == DeviceType::cuda;
+  return {.run =
+              [o](const std::shared_ptr<Communicator>& own) {
+                const bool is_stopped = train_with(o, own);
+                return is_stopped || interrupted() ? stopped_by_a_signal : 0;
+              },
+          .is_left = [out = o.out] { return what_is_left(out); },
+          .say = [has_gpus](const JoinedRanks& all) { RunPrinter().say(in_words(all, has_gpus)); }};
 }
 
 }  // namespace spool

@@ -113,17 +113,9 @@ json rows_to_json(const ChunkRows& rows) { return {{"loss", rows.loss}, {"mlp", 
 
 }  // namespace
 
-void give_part_of_machine(RunOptions& o) {
-  std::shared_ptr<Communicator> none;
-  give_part_of_machine(o, none);
-}
-
 void give_part_of_machine(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
   if (o.training.ranks == 0) return;
   const bool has_gpus = o.device.type == DeviceType::cuda;
-  check_setting(ranks || !has_gpus, {"ranks", "device", "machine"},
-                "ranks on the GPUs here are measured and planned by a run of training, which may "
-                "be a dry one; a machine such as 8xh200 is planned by its data sheet");
   o.sharers = o.training.ranks;
   if (ranks) {
     const std::string own = own_processors();
@@ -140,10 +132,9 @@ void give_part_of_machine(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
   if (has_gpus) take_gpu(o, ranks);
 }
 
-void share_split(RunSetup& run) {
-  TrainingConfig& config = run.options.training;
+void share_split(TrainingConfig& config, Communicator& ranks) {
   const json own{{"batch", config.batch}, {"accumulate", config.accumulate}};
-  const std::string text = run.ranks->gather("micro-batches", own.dump()).front();
+  const std::string text = ranks.gather("micro-batches", own.dump()).front();
   const JsonField of_first = parse_json(text, "the micro-batches of rank 0");
   config.batch = of_first.member("batch").integer<int64_t>();
   config.accumulate = of_first.member("accumulate").integer<int64_t>();

@@ -11,12 +11,11 @@
 namespace spool {
 
 // Gives each rank its part of the processors, unless threads are set, and on GPUs one of its own,
-// by which it then exchanges.  Refuses GPUs where there are no ranks yet, as in a plan.
+// by which it then exchanges.
 void give_part_of_machine(RunOptions&, std::shared_ptr<Communicator>& ranks);
-void give_part_of_machine(RunOptions&);
 
 // The micro-batches that rank 0 has chosen become all ranks', so that all measure the same kernels.
-void share_split(RunSetup&);
+void share_split(TrainingConfig&, Communicator&);
 // On rank 0: gives the others the plan of a run that is not refused.
 void give_plan(const RunSetup&);
 // On the others: takes the plan and the link, and foretells what the plan takes of this rank.

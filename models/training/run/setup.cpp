@@ -110,7 +110,8 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     const LongWork choosing(listeners, "choosing micro-batches");
     split = choose_split(o, run.sample.length);
   }
-  if (run.ranks) share_split(run);
+  if (run.ranks) share_split(o.training, *run.ranks);
+  std::string link;
   CalibrationRequest calibration = calibration_of(o, run.given_plan);
   calibration.own_rank = run.ranks;
   calibration.say = [&](const std::string& text) { listeners.say(text); };
@@ -119,6 +120,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     const LongWork measuring(listeners, "measuring kernels");
     Calibration found = calibrate(calibration);
     run.machine = std::move(found.machine);
+    link = found.link;
     run.products = stored ? stored->products : found.products;
   }
   if (!run.writes()) return take_plan(run);
@@ -129,6 +131,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     run.planned = planner.plan();
   }
   tell_rounding(run.planned, o);
+  if (run.planned.exchange) run.planned.exchange->measured_link = link;
   run.planned.split = std::move(split);
   o.training = run.planned.config;
   if (!o.save_plan.empty() && !run.planned.refusal) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <vector>
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/ranks/run_ranks.h"
@@ -130,6 +131,29 @@ TEST_F(CalibrationTest, OfRanksMeasuresOnAllOfThem) {
   EXPECT_EQ(said_, "");
   EXPECT_EQ(opened, 3);
   EXPECT_EQ(second.machine.mesh.link.bytes_per_second, link.bytes_per_second);
+}
+
+TEST_F(CalibrationTest, OfRanksIsKnownToAllOfThem) {
+  std::vector<Calibration> found(3);
+  run_ranks(3, [&](const std::shared_ptr<Communicator>& own) {
+    CalibrationRequest of_ranks = request();
+    of_ranks.ranks = 3;
+    of_ranks.own_rank = own;
+    of_ranks.disk = folder_.path();
+    if (own->rank() > 0) of_ranks.say = [](const std::string&) {};
+    found[static_cast<size_t>(own->rank())] = calibrate(of_ranks);
+  });
+  const Machine& first = found.front().machine;
+  EXPECT_EQ(found.front().link, "threads");
+  for (const Calibration& other : found) {
+    const Machine& m = other.machine;
+    EXPECT_EQ(to_text(other.table), to_text(found.front().table));
+    EXPECT_TRUE(has(other, half));
+    EXPECT_EQ(m.f32_flops, first.f32_flops);
+    EXPECT_EQ(m.disk_bytes_per_second, first.disk_bytes_per_second);
+    EXPECT_EQ(m.mesh.link.bytes_per_second, first.mesh.link.bytes_per_second);
+    EXPECT_EQ(m.mesh.rank, &other - found.data());
+  }
 }
 
 TEST_F(CalibrationTest, OfRanksHasATableOfItsOwn) {

@@ -30,6 +30,7 @@ TEST_F(PlanTable, OfRanksSaysWhatTheyExchange) {
   run_.exchange = {.ranks = 8,
                    .buckets_in_flight = 2,
                    .bucket_bytes = 16 * MiB,
+                   .link = {.seconds = 8e-6, .bytes_per_second = 351e9},
                    .sent_bytes = 623 * MiB,
                    .seconds = 2.2e-3,
                    .exposed_seconds = 1.3e-3,
@@ -45,7 +46,8 @@ TEST_F(PlanTable, OfRanksSaysWhatTheyExchange) {
         "\n  foretold peak             100 MiB   of each rank\n",
         "\n  exchanged a step          623 MiB   sent by a rank: 415 gradients, 208\n"
         "                                      parameters\n",
-        "\n    takes                    2.2 ms   exposed 1.3 ms, 2.6 % of the step"}) {
+        "\n    takes                    2.2 ms   exposed 1.3 ms, 2.6 % of the step\n",
+        "\n    by a link of           351 GB/s   each way, and 8 us; not measured"}) {
     EXPECT_TRUE(contains(text, lines)) << lines << "\n" << text;
   }
   EXPECT_FALSE(contains(text, "together")) << "each has a GPU's memory";

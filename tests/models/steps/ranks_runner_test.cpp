@@ -8,6 +8,7 @@
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/ranks/run_ranks.h"
 #include "tests/models/steps/transformer_testing.h"
+#include "tests/runtime/environment.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -68,6 +69,28 @@ TEST(RanksOfAStepRunner, ResumeOnAnotherNumber) {
   train(2, 3, parts);
   train(1, 4, parts);
   expect_same(folder.path() / "whole", parts);
+}
+
+// Each rank alone would measure other times, and might plan otherwise.
+TEST(RanksOfAStepRunner, MeasureTogetherAndPlanAlike) {
+  const TemporaryDirectory cache;
+  const EnvironmentVariable folder("XDG_CACHE_HOME", cache.path().string());
+  std::vector<double> foretold(2);
+  run_ranks(2, [&](const std::shared_ptr<Communicator>& own) {
+    StepRunner runner(describe(sizes, {.accumulate = micro_batches, .ranks = 2}), {},
+                      {.threads = 1, .ranks = own});
+    foretold[static_cast<size_t>(own->rank())] = runner.planned().foretold.seconds;
+  });
+  EXPECT_EQ(foretold[0], foretold[1]);
+  std::vector<std::string> tables;
+  for (const std::string& name : names_in(cache.path() / "spool")) {
+    if (name.ends_with(".json")) tables.push_back(name);
+  }
+  ASSERT_EQ(tables.size(), 1u);
+  const std::string table = content_of(cache.path() / "spool" / tables.front());
+  for (const char* part : {"\"ranks\": \"2\"", "\"backend\": \"threads\"", "\"sum_ranks\""}) {
+    EXPECT_NE(table.find(part), std::string::npos) << part;
+  }
 }
 
 TEST(RanksOfAStepRunner, SaveNothingOfParametersThatDiffer) {

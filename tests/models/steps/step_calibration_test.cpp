@@ -82,6 +82,33 @@ TEST_F(StepCalibration, CoversTheKernelsOfTheStepAndNoOthers) {
   }
 }
 
+// A rank's sums are on its exchange queue, beside its step.
+TEST_F(StepCalibration, CoversTheSumsOfRanks) {
+  for (const int zero : {0, 1, 2}) {
+    for (const int64_t accumulate : {2, 4}) {
+      const TemporaryDirectory fresh;
+      StepDescription of_ranks = step(accumulate);
+      of_ranks.config.ranks = 2;
+      of_ranks.config.zero = zero;
+      CalibrationRequest wanted = request();
+      wanted.folder = fresh.path();
+      wanted.ranks = 2;
+      wanted.samples = {measurable_step(of_ranks, {})};
+      const Calibration found = calibrate(wanted);
+      size_t sums = 0;
+      for (const TraceSpan& span :
+           rehearse_step(of_ranks, {}, found.machine, {.trace = true}).trace) {
+        if (span.activity != Activity::kernel || span.lane != TraceLane::exchange) continue;
+        const double* seconds = found.machine.kernels->find(span.name, span.cost);
+        ASSERT_TRUE(seconds) << span.name << " of " << span.cost.flops << " flops";
+        EXPECT_NEAR(span.seconds(), *seconds, 1e-9);
+        ++sums;
+      }
+      EXPECT_GT(sums, 0u);
+    }
+  }
+}
+
 TEST_F(StepCalibration, OfASecondStartEqualsTheFirst) {
   const Calibration first = calibrate(request());
   const std::string stored = table();

@@ -64,6 +64,18 @@ TEST(ExchangeForetold, SaysWhatIsSentInTheUnitOfItsSum) {
   EXPECT_EQ(sent_in_words(of), "sent by a rank: 200 gradients");
 }
 
+TEST(ExchangeForetold, SaysWhoseLinkItIs) {
+  ExchangeForetold of = eight_ranks();
+  of.link = {.seconds = 20e-6, .bytes_per_second = 3.14e9};
+  EXPECT_EQ(link_rate(of), "3.14 GB/s");
+  EXPECT_EQ(link_note(of), "each way, and 20 us; not measured");
+  of.measured_link = "sockets";
+  EXPECT_EQ(link_note(of), "each way, and 20 us; measured, by sockets");
+  const nlohmann::json link = to_json(of)["exchange"]["link"];
+  EXPECT_EQ(link, (nlohmann::json{
+                      {"seconds", 20e-6}, {"bytes_per_second", 3.14e9}, {"measured", "sockets"}}));
+}
+
 TEST(ExchangeForetold, IsASentenceOfTheReport) {
   EXPECT_EQ(sentence_of(eight_ranks(), 50e-3),
             "Each of 8 ranks sends 623 MiB a step, in 17 exchanges, which take 2.2 ms; nothing "

@@ -32,18 +32,32 @@ TEST(MeasuredLink, IsThatOfAsManyRanksOnAsManyMachines) {
   const Links links{{{"nccl", 16, 2}, {.seconds = 1, .bytes_per_second = 2}},
                     {{"nccl", 8, 1}, {.seconds = 3, .bytes_per_second = 4}}};
   Machine two = *named_machine("2x8xh200");
-  EXPECT_FALSE(use_measured_link(two, links, "mpi"));
+  EXPECT_EQ(use_measured_link(two, {}, "nccl"), "");
   EXPECT_EQ(two.mesh.ranks_of_machine, 8);
-  EXPECT_TRUE(use_measured_link(two, links, "nccl"));
+  EXPECT_EQ(use_measured_link(two, links, "nccl"), "nccl");
   EXPECT_EQ(two.mesh.link.bytes_per_second, 2);
   EXPECT_EQ(two.mesh.machine_of(15), 0) << "the link is that of all messages";
   Machine one = *named_machine("8xh200");
-  EXPECT_TRUE(use_measured_link(one, links, "nccl"));
+  EXPECT_EQ(use_measured_link(one, links, "nccl"), "nccl");
   EXPECT_EQ(one.mesh.link.seconds, 3);
   Machine sixteen = *named_machine("16xh200");
-  EXPECT_FALSE(use_measured_link(sixteen, links, "nccl"));
+  EXPECT_EQ(use_measured_link(sixteen, links, "nccl"), "");
   Machine alone = *named_machine("h200");
-  EXPECT_FALSE(use_measured_link(alone, links, "nccl"));
+  EXPECT_EQ(use_measured_link(alone, links, "nccl"), "");
+}
+
+TEST(MeasuredLink, IsThatOfOtherExchangesWhereItsOwnWasNotMeasured) {
+  const Links links{{{"mpi", 4, 1}, {.seconds = 1, .bytes_per_second = 2}},
+                    {{"threads", 4, 1}, {.seconds = 3, .bytes_per_second = 4}},
+                    {{"sockets", 2, 1}, {.seconds = 5, .bytes_per_second = 6}}};
+  const auto rate_by = [&](const char* backend) {
+    Machine four{.architecture = CpuArchitecture{}};
+    set_ranks(four, 4);
+    const std::string used = use_measured_link(four, links, backend);
+    return std::pair(used, four.mesh.link.bytes_per_second);
+  };
+  EXPECT_EQ(rate_by("threads"), std::pair(std::string("threads"), 4.0));
+  EXPECT_EQ(rate_by("sockets"), std::pair(std::string("mpi"), 2.0));
 }
 
 TEST(MeasuredLink, IsSaidInWords) {

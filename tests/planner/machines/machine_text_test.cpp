@@ -164,7 +164,8 @@ TEST(MachineText, OfAFileIsAMeasuredDevice) {
       .device = {{"device", "cpu"}},
       .rates = Machine{.f32_flops = 1e11, .bf16_flops = 3e11, .launch_seconds = 1e-6},
       .disks = {{"/fast", 3e9}},
-      .links = {{{"threads", 3, 1}, {.seconds = 1e-5, .bytes_per_second = 7e9}}},
+      .links = {{{"sockets", 3, 1}, {.seconds = 1e-5, .bytes_per_second = 5e9}},
+                {{"threads", 3, 1}, {.seconds = 1e-5, .bytes_per_second = 7e9}}},
       .kernels = {{"add", {.bytes = 12}, 0.25}},
       .measured = MeasuredDevice{
           .name = "a cpu",
@@ -186,16 +187,17 @@ TEST(MachineText, OfAFileIsAMeasuredDevice) {
   const double* seconds = absent.machine.kernels->find("add", {.bytes = 12});
   ASSERT_TRUE(seconds);
   EXPECT_EQ(*seconds, 0.25);
-  const auto rate_of_ranks = [&](int ranks) {
+  const auto rate_of_ranks = [&](int ranks, const char* backend) {
     AbsentMachine with_ranks = absent;
-    give_ranks(with_ranks, ranks);
+    EXPECT_EQ(give_ranks(with_ranks, ranks, backend), ranks == 3 ? backend : "");
     EXPECT_EQ(with_ranks.machine.mesh.ranks, ranks);
     return with_ranks.machine.mesh.link.bytes_per_second;
   };
   const double nominal = link_by_memory(20e9).bytes_per_second;
   EXPECT_EQ(absent.machine.mesh.link.bytes_per_second, nominal);
-  EXPECT_EQ(rate_of_ranks(3), 7e9);
-  EXPECT_EQ(rate_of_ranks(2), nominal);
+  EXPECT_EQ(rate_of_ranks(3, "threads"), 7e9);
+  EXPECT_EQ(rate_of_ranks(3, "sockets"), 5e9);
+  EXPECT_EQ(rate_of_ranks(2, "threads"), nominal);
 }
 
 TEST(MachineText, OfAFileOfRanksIsThePartOfOne) {
