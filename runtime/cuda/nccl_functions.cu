@@ -26,6 +26,14 @@ const NcclFunctions& nccl() {
   return functions;
 }
 
+ncclConfig_t config_of_ranks() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+  config.commName = "data";
+  return config;
+}
+
 }  // namespace spool::cuda
 
 #endif

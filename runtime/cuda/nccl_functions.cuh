@@ -22,4 +22,8 @@ const NcclFunctions& nccl();
 // Those of a library that was opened.
 NcclFunctions nccl_functions(const Nccl&);
 
+// How ranks make communicators: their calls return at once, and exchanges take no multiprocessor
+// where copy engines can carry them out.
+ncclConfig_t config_of_ranks();
+
 }  // namespace spool::cuda

@@ -172,10 +172,7 @@ void NcclRanks::make_communicator() {
       gather("NCCL's id", {reinterpret_cast<const char*>(&id), rank() == 0 ? sizeof id : 0})
           .front();
   std::memcpy(&id, first.data(), sizeof id);
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
-  config.commName = "data";
+  ncclConfig_t config = config_of_ranks();
   wait_for(nccl_.CommInitRankConfig(&communicator_, size(), id, rank(), &config),
            "ncclCommInitRankConfig");
 }

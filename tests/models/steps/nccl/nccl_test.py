@@ -34,6 +34,7 @@ class Ranks:
     def results(self):
         """What each rank printed."""
         all_of_them = [process.communicate(timeout=120) for process in self.running]
+        self.said = [errors for _, errors in all_of_them]
         if any(process.returncode for process in self.running):
             raise AssertionError("".join(errors for _, errors in all_of_them) or "ranks ended without a word")
         return [json.loads(output) for output, _ in all_of_them]
@@ -61,6 +62,13 @@ class NcclTest(unittest.TestCase):
         self.assertEqual(self.trained(2, accumulate=2, graph="none"), alone)
         self.assertEqual(self.trained(2, accumulate=2, state="streamed"), alone)
         self.assertEqual(self.trained(2, accumulate=2, state="cpu"), alone)
+
+    def test_gpus_without_access_to_each_other_train_the_same_and_say_so(self):
+        alone = self.trained(1, accumulate=2)
+        ranks = Ranks(2, accumulate=2, EMULATOR_NCCL="no_windows")
+        self.assertEqual({result["hash"] for result in ranks.results()}, {alone})
+        self.assertIn("NCCL takes no window of the GPUs' memory here", ranks.said[0])
+        self.assertEqual(ranks.said[1], "")
 
     def end(self, ranks, seconds):
         """The sentences of ranks that end, all but rank 1, within so many seconds."""

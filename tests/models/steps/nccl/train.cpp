@@ -4,6 +4,8 @@
 // which may die or hang.  Prints the peak that the rank reached, the one that was foretold, and a
 // hash of what it trained.
 
+#include <spdlog/sinks/stdout_sinks.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +14,7 @@
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/runtime/hash.h"
+#include "spool/runtime/log.h"
 #include "spool/runtime/ranks/launcher.h"
 #include "spool/runtime/ranks/run_ranks.h"
 #include "spool/runtime/ranks/timeout.h"
@@ -108,5 +111,8 @@ int train_as_rank(char** words) {
 
 int main(int count, char** words) {
   if (count != 7) return 2;
+  const auto errors = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  errors->set_pattern("%v");
+  spool::set_logger(std::make_shared<spdlog::logger>("ranks", errors));
   return spool::testing::train_as_rank(words + 1);
 }
