@@ -28,17 +28,16 @@ if(TARGET runtime_nccl_library_test)
   endif()
 endif()
 
-# What one rank can tell of a GPU and of NCCL, and a test that runs it, on a GPU where there is one.
+# What one rank can tell of a GPU and of NCCL, which scripts/gpu.sh runs where there is a GPU.
 if(NOT SPOOL_NCCL_KIND STREQUAL off AND NOT SPOOL_SANITIZE STREQUAL "thread")
-  set(one_rank runtime/nccl/one_rank.cu)
-  compile_for_cuda("${one_rank}")
-  add_executable(runtime_nccl_one_rank runtime/nccl/one_rank.cpp ${one_rank})
+  compile_for_cuda(runtime/nccl/one_rank.cu)
+  add_executable(runtime_nccl_one_rank runtime/nccl/one_rank.cpp runtime/nccl/one_rank.cu)
   target_link_libraries(runtime_nccl_one_rank PRIVATE spool::spool spool_test_options)
   use_nccl(runtime_nccl_one_rank)
   if(SPOOL_NCCL_KIND STREQUAL emulator)
     use_emulator(runtime_nccl_one_rank "")
+    add_test(NAME runtime/nccl_one_rank_test
+             COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/runtime/nccl/one_rank_test.py
+                     $<TARGET_FILE:runtime_nccl_one_rank>)
   endif()
-  add_test(NAME runtime/nccl_one_rank_test
-           COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/runtime/nccl/one_rank_test.py
-                   $<TARGET_FILE:runtime_nccl_one_rank> ${SPOOL_NCCL_KIND})
 endif()

@@ -84,8 +84,8 @@ class Case:
             return False
         left_out = {"slow", "library"} if build.sanitize else set()
         left_out |= {"numbers"} if "address" in build.sanitize else set()
-        left_out |= {"fuzz", "program on cuda"} if build.sanitize == "thread" else set()
-        left_out |= set() if build.cuda == "emulator" else {"emulator"}
+        left_out |= {"fuzz", "program on cuda", "ranks on cuda"} if build.sanitize == "thread" else set()
+        left_out |= set() if build.cuda == "emulator" else {"emulator", "ranks on cuda"}
         left_out |= set() if build.examples in ("true", "on") else {"example"}
         left_out |= set() if build.cuda != "off" and build.examples in ("true", "on", "cuda") else {"example on cuda"}
         return not self.words & left_out
@@ -144,6 +144,8 @@ def others():
         yield Test(target.stem, "", Case(target, ["fuzz"]))
     for script in [*TESTS.glob("runtime/dlpack/*_test.py"), *TESTS.glob("runtime/mpi/*_test.py")]:
         yield Test(f"runtime/{script.stem}", "", Case(script, ["library"]))
+    yield Test("runtime/nccl_one_rank_test", "", Case(TESTS / "runtime/nccl/one_rank_test.py", ["ranks on cuda"]))
+    yield Test("models/steps/nccl_test", "", Case(TESTS / "models/steps/nccl/nccl_test.py", ["ranks on cuda"]))
     listed = TESTS / "CMakeLists.txt"
     for name in CHECK.findall(listed.read_text()):
         yield Test(name, "slow" if name == "install" else "check", Case(TESTS / f"checks/{name}.py", ["check"]))

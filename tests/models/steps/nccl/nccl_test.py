@@ -1,6 +1,8 @@
-"""Ranks with a GPU each, by NCCL, train one model with the bits of one rank: nccl_test.py PROGRAM.
+"""Ranks with a GPU each, by NCCL, train one model with the bits of one rank:
+nccl_test.py PROGRAM [--gpus N].
 
-The GPUs and their NCCL are the emulator's, which refuses what it would not promise on real ones.
+The GPUs and their NCCL are the emulator's, which refuses what it would not promise on real ones, unless it is said how many
+real ones there are.
 """
 
 import json
@@ -11,6 +13,11 @@ import time
 import unittest
 
 PROGRAM = sys.argv.pop(1)
+EMULATED = "--gpus" not in sys.argv
+GPUS = 4
+if not EMULATED:
+    GPUS = int(sys.argv.pop())
+    sys.argv.pop()
 
 
 class Ranks:
@@ -52,7 +59,7 @@ class NcclTest(unittest.TestCase):
     def test_any_number_of_ranks_trains_the_same_model(self):
         for dtype in "f32", "bf16":
             alone = self.trained(1, dtype=dtype)
-            for count in 2, 3, 4:
+            for count in range(2, min(GPUS, 4) + 1):
                 self.assertEqual(self.trained(count, dtype=dtype), alone, (dtype, count))
 
     def test_stages_places_of_state_and_graphs_change_no_bits(self):
@@ -63,6 +70,7 @@ class NcclTest(unittest.TestCase):
         self.assertEqual(self.trained(2, accumulate=2, state="streamed"), alone)
         self.assertEqual(self.trained(2, accumulate=2, state="cpu"), alone)
 
+    @unittest.skipUnless(EMULATED, "these GPUs are as they are")
     def test_gpus_without_access_to_each_other_train_the_same_and_say_so(self):
         alone = self.trained(1, accumulate=2)
         ranks = Ranks(2, accumulate=2, EMULATOR_NCCL="no_windows")
@@ -87,15 +95,16 @@ class NcclTest(unittest.TestCase):
 
     def test_the_others_end_where_one_dies(self):
         for graph in "graph", "none":
-            said = self.end(Ranks(3, fate="dies", graph=graph), seconds=20)
+            said = self.end(Ranks(min(3, GPUS), fate="dies", graph=graph), seconds=20)
             self.assertEqual(len(said), 1, said)
             self.assertRegex(said[0], "^rank 1 disappeared.* at the exchange '(gradients|losses)'")
 
     def test_the_others_end_where_one_hangs(self):
-        said = self.end(Ranks(3, fate="hangs"), seconds=3 + 20)
+        said = self.end(Ranks(min(3, GPUS), fate="hangs"), seconds=3 + 20)
         self.assertEqual(len(said), 1, said)
         self.assertRegex(said[0], "^rank 1 did not come to the exchange '(gradients|losses)' within 3 s")
 
+    @unittest.skipUnless(EMULATED, "links of real GPUs do not fail when told to")
     def test_a_link_that_fails_ends_all(self):
         for graph in "graph", "none":
             ranks = Ranks(3, graph=graph, EMULATOR_NCCL_FAILS_AT="9")
@@ -110,7 +119,7 @@ class NcclTest(unittest.TestCase):
         self.assertIn("rank 0 and rank 1 have the same GPU", said)
 
     def test_more_ranks_than_gpus_are_refused(self):
-        ranks = Ranks(3, EMULATOR_DEVICES="2")
+        ranks = Ranks(3, CUDA_VISIBLE_DEVICES="0,1")
         said = "".join(process.communicate(timeout=60)[1] for process in ranks.running)
         self.assertIn("3 ranks on one machine need as many GPUs, and it has 2; start 2 ranks", said)
 
