@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Spool for the GPU of this machine, runs its tests and benchmarks on it, and writes the results
-# to $OUT (build/gpu/results by default), in at most eight files:
+# to $OUT (build/gpu/results by default), in at most nine files:
 #   device.json       the GPU, its drivers, the libraries and headers found, the compilers; each second's
 #                     clocks, power and throttling
 #   log.txt           the output of every stage
@@ -9,6 +9,7 @@
 #   step.json         results of the benchmarks of steps and texts, of chunks, and plans over budgets
 #   peers.json        times of PyTorch, and of llm.c, on the same models
 #   matmul.json       the fastest algorithms of matrix products
+#   ranks.json        with ranks, what ranks with a GPU each do (scripts/gpu/ranks.py)
 #   summary.txt       what is printed last: a line for each stage, and tables
 # Needs g++, nvcc, cmake, ninja and python3, and no network: libraries that the machine lacks are taken
 # from .carry/, which scripts/carry.sh fills.  SPOOL_LLMC may name a train_gpt2cu of llm.c, to be
@@ -51,6 +52,7 @@ by_name=(
   "racecheck 120|the kernels' tests under compute-sanitizer: races|kernels_cuda_tests"
   "plans 120|steps under the planner's plans and simple policies, and chunks|benchmark_chunks benchmark_peak_memory"
   "tests 200|all other tests|all"
+  "ranks 540|of NCCL what one GPU tells, in a minute; on more, bits, bytes and times of ranks|models_steps_nccl_ranks runtime_nccl_one_rank spool"
 )
 
 name_of() { echo "${1%% *}"; }

@@ -225,8 +225,15 @@ peers() {
   return $status
 }
 
+# With one GPU a minute; with more, each part that still has time.
+ranks() {
+  [ -x "$build/tests/runtime_nccl_one_rank" ] || { echo "this build has no NCCL" && return "$skipped"; }
+  python3 scripts/gpu/ranks.py "$build" "$OUT/ranks.json" --seconds $((seconds / 2)) \
+    --gpus "$(nvidia-smi --query-gpu=name --format=csv,noheader | wc --lines)"
+}
+
 case $1 in
-  device | build | cuda_tests | step | tune | step_again | kernels | command_test | peers | plans | tests) "$1" ;;
+  device | build | cuda_tests | step | tune | step_again | kernels | command_test | peers | plans | tests | ranks) "$1" ;;
   memcheck | racecheck) sanitize "$1" ;;
   *) echo "stages.sh: there is no stage $1" >&2 && exit 2 ;;
 esac

@@ -43,7 +43,7 @@ class Stages(unittest.TestCase):
     def test_limits_of_a_run_without_names_add_up_to_its_time(self):
         limits, _ = dry_run()
         self.assertEqual(sum(limits.values()), 570)
-        for by_name in "racecheck", "plans", "tests":
+        for by_name in "racecheck", "plans", "tests", "ranks":
             self.assertNotIn(by_name, limits)
             self.assertIn(by_name, dry_run(by_name)[0])
 
@@ -130,6 +130,71 @@ class Results(unittest.TestCase):
             self.assertIn(key, facts)
         self.assertIn("libcudnn.so.9", facts["libraries"])
         self.assertTrue(said.strip())
+
+
+# Stands in for `spool train` on ranks: of other losses, files or bytes where the variable FAKE says so.
+FAKE_SPOOL = """#!/usr/bin/env python3
+import json, os, pathlib, sys
+words = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+ranks, out = int(words["--ranks"]), pathlib.Path(words["--out"])
+fault = os.environ.get("FAKE") if ranks > 1 else None
+(out / "latest").mkdir(parents=True)
+for name in "model.safetensors", "optimizer.safetensors", "run.json":
+    (out / "latest" / name).write_text("one" if fault != "files" else "another")
+bytes = {"peak_bytes": 5, "host_peak_bytes": 0, "sent_bytes": 7}
+of_rank = {"rank": 0, **bytes, **{f"foretold_{k}": v + (fault == k) for k, v in bytes.items()}}
+lines = [{"loss": 2.5 + (fault == "losses"), "step_ms": 4.0}] * 4 + [{"step": 4, "ranks": [of_rank]}]
+pathlib.Path(words["--log"]).write_text("\\n".join(map(json.dumps, lines)))
+print("the trace of step 2 is in t: foretold 200 us, exposed copies 0.0 % of it, exposed exchanges 4 us; measured 0.2 ms, "
+      f"exposed copies 0.0 % of it, exposed exchanges {40 if fault == 'exposed' else 5} us")
+"""
+
+
+class Ranks(unittest.TestCase):
+    def run_parts(self, *words, **more):
+        """The exit status, the last line, and the results."""
+        with tempfile.TemporaryDirectory() as folder:
+            fake = pathlib.Path(folder) / "spool"
+            fake.write_text(FAKE_SPOOL)
+            fake.chmod(0o755)
+            run = subprocess.run(
+                [sys.executable, ROOT / "scripts/gpu/ranks.py", folder, f"{folder}/ranks.json", *words],
+                capture_output=True, text=True, env={**os.environ, **more},
+            )
+            self.assertEqual(run.stderr, "")
+            results = json.loads((pathlib.Path(folder) / "ranks.json").read_text())
+            return run.returncode, run.stdout.splitlines()[-1], results
+
+    def test_files_of_any_number_of_ranks_are_those_of_one(self):
+        status, said, results = self.run_parts("--gpus", "8", "--parts", "bits")
+        self.assertEqual((status, said), (0, "1 of 1 parts passed, on 8 GPUs"))
+        self.assertEqual([list(run) for run in results["bits"].values()], [["1", "2", "4", "8"]] * 3)
+
+    def test_what_differs_is_named(self):
+        for fault, words in {"files": "the files of 2 ranks are not", "losses": "the losses of 2 ranks are not",
+                             "sent_bytes": "rank 0 has sent_bytes 7, foretold 8"}.items():
+            status, said, results = self.run_parts("--gpus", "2", "--parts", "bits", FAKE=fault)
+            self.assertEqual((status, said), (1, "0 of 1 parts passed, on 2 GPUs"))
+            self.assertIn(words, results["bits"]["wrong"][0])
+
+    def test_exposed_exchanges_stand_beside_foretold_ones(self):
+        status, _, results = self.run_parts("--gpus", "2", "--parts", "steps")
+        self.assertEqual(status, 0)
+        self.assertEqual(results["steps"]["gpt2-1558m"]["ranks"]["traced"]["foretold"],
+                         {"step_ms": 0.2, "exposed_ms": 0.004})
+        status, _, results = self.run_parts("--gpus", "2", "--parts", "steps", FAKE="exposed")
+        self.assertIn("+18.0% of the step beside what was foretold", results["steps"]["wrong"][0])
+
+    def test_one_gpu_and_no_time_leave_parts_out(self):
+        self.assertEqual(self.run_parts("--gpus", "1", "--parts", "bits,steps")[::2],
+                         (0, {"gpus": 1, **dict.fromkeys(["bits", "steps"], {"left_out": "there is one GPU"})}))
+        status, _, results = self.run_parts("--gpus", "2", "--parts", "bits", "--seconds", "-1")
+        self.assertEqual((status, results["bits"]), (1, {"left_out": "no time is left"}))
+
+    def test_a_program_that_fails_or_is_absent_is_said(self):
+        status, _, results = self.run_parts("--gpus", "1", "--parts", "one")
+        self.assertEqual(status, 1)
+        self.assertIn("runtime_nccl_one_rank", results["one"]["wrong"][0])
 
 
 if __name__ == "__main__":
