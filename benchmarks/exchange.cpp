@@ -1,7 +1,11 @@
-// Measures the sum of gradients over ranks, each of which gets its piece: own exchange beside MPI.
-// mpirun starts it, with a build that has MPI:
+// Measures the sum of gradients over ranks, each of which gets its piece: own exchange beside MPI's
+// sum, or on GPUs, one for each rank, beside NCCL's.
 //
-//   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]
+//   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]    with MPI
+//   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]   with MPI
+//   exchange --device=cuda --ranks=8 [--json=FILE] [MIB...]                 with NCCL; starts ranks
+// On GPUs a rank may be a launcher's, too; it has `own` and `moved`, `gathered`, which is own
+// exchange of updated parameters, and what NCCL does itself.  With MPI:
 //
 //   own             pieces to the ranks that sum them (runtime/ranks/mpi.h), then their sum by rank
 //                   (SumRanks, on one thread), as steps of training do it
@@ -16,23 +20,29 @@
 // the one in order of ranks.  Beside `moved` stands what the ranks' link foretells for it, which
 // is measured before the first turn as for a plan (runtime/ranks/measure_link.h).
 
-#include <cstdio>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "cuda/exchange.h"
+#include "shared/device.h"
+#include "spool/runtime/check.h"
+#include "spool/runtime/ranks/launcher.h"
 #if SPOOL_MPI
 #include <mpi.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "spool/kernels/launch.h"
 #include "spool/kernels/sum_ranks.h"
-#include "spool/runtime/check.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/ranks/measure_link.h"
@@ -194,37 +204,74 @@ void measure(Communicator& ranks, const Link& link, double mebibytes) {
   print(seconds, gradients.foretold(link));
 }
 
-int measure_all(int argc, char** argv) {
+void measure_with_mpi(const std::vector<double>& sizes) {
   const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
   std::string why_not = "mpirun starts this program";
   const auto ranks = size ? ranks_of_mpi(std::atoi(size), &why_not) : nullptr;
   check(ranks != nullptr, why_not);
-  std::vector<double> sizes;
-  for (int i = 1; i < argc; ++i) sizes.push_back(std::atof(argv[i]));
-  if (sizes.empty()) sizes = {0.0625, 1, 16, 500};
   const Link link = measure_link(*ranks);
   if (ranks->rank() == 0) {
     std::printf("the link: %.1f us and %.2f GB/s each way\n", 1e6 * link.seconds,
                 link.bytes_per_second / 1e9);
   }
   for (const double mebibytes : sizes) measure(*ranks, link, mebibytes);
-  return 0;
+}
+
+}  // namespace
+}  // namespace spool
+#else
+namespace spool {
+namespace {
+
+void measure_with_mpi(const std::vector<double>&) {
+  fail("this build has no MPI; --device=cuda measures ranks on GPUs");
+}
+
+}  // namespace
+}  // namespace spool
+#endif
+
+namespace spool {
+namespace {
+
+using benchmarks::measure_on_gpus;
+
+// Starts this many ranks, which are copies of this process; throws if one fails.
+void start_ranks(int ranks, const std::vector<double>& sizes, const std::string& json) {
+  const std::string job = sentence("exchange-", ::getpid());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const pid_t process = ::fork();
+    check(process >= 0, "a rank cannot be started");
+    if (process > 0) continue;
+    ::setenv(rank_variables::rank, std::to_string(rank).c_str(), 1);
+    ::setenv(rank_variables::ranks, std::to_string(ranks).c_str(), 1);
+    ::setenv(rank_variables::job, job.c_str(), 1);
+    std::exit(benchmarks::report_errors([&] { measure_on_gpus(sizes, json); }));
+  }
+  bool passed = true;
+  int status = 0;
+  while (::wait(&status) > 0) passed = passed && status == 0;
+  check(passed, "a rank failed");
+}
+
+void measure_all(int argc, char** argv) {
+  using benchmarks::take_argument;
+  const bool is_cuda = take_argument(argc, argv, "device", "cpu") == "cuda";
+  const int ranks = std::atoi(take_argument(argc, argv, "ranks", "0").c_str());
+  const std::string json = take_argument(argc, argv, "json", "");
+  std::vector<double> sizes;
+  for (int i = 1; i < argc; ++i) sizes.push_back(std::atof(argv[i]));
+  if (sizes.empty()) sizes = {0.0625, 1, 16, 500};
+  if (!is_cuda) return measure_with_mpi(sizes);
+  const std::string why_not = benchmarks::why_no_gpu_ranks();
+  check(why_not.empty(), why_not);
+  if (ranks > 0) return start_ranks(ranks, sizes, json);
+  measure_on_gpus(sizes, json);
 }
 
 }  // namespace
 }  // namespace spool
 
 int main(int argc, char** argv) {
-  try {
-    return spool::measure_all(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "exchange: %s\n", e.what());
-    return 1;
-  }
+  return spool::benchmarks::report_errors([&] { spool::measure_all(argc, argv); });
 }
-#else
-int main() {
-  std::puts("exchange: this build has no MPI");
-  return 1;
-}
-#endif

@@ -52,7 +52,7 @@ by_name=(
   "racecheck 120|the kernels' tests under compute-sanitizer: races|kernels_cuda_tests"
   "plans 120|steps under the planner's plans and simple policies, and chunks|benchmark_chunks benchmark_peak_memory"
   "tests 200|all other tests|all"
-  "ranks 540|of NCCL what one GPU tells, in a minute; on more, bits, bytes and times of ranks|models_steps_nccl_ranks runtime_nccl_one_rank spool"
+  "ranks 540|of NCCL what one GPU tells, in a minute; on more, bits, bytes and times of ranks|benchmark_exchange models_steps_nccl_ranks runtime_nccl_one_rank spool"
 )
 
 name_of() { echo "${1%% *}"; }

@@ -1,10 +1,11 @@
 """What ranks with a GPU each do on this machine, into a file of results: ranks.py BUILD RESULTS --gpus N.
 
-With one GPU: what one rank can tell (tests/runtime/nccl/one_rank.cpp).  With more, also the tests of ranks; whether runs on
-every power of two of the GPUs end in the files and the losses of one rank, in the bytes that were foretold; and steps of GPT-2 124M and 1558M, foretold and measured.  Each part is written when it is
+With one GPU: what one rank can tell (tests/runtime/nccl/one_rank.cpp). With more, also the tests of ranks; whether runs on
+every power of two of the GPUs end in the files and the losses of one rank, in the bytes that were foretold; the exchange of
+gradients beside NCCL's sum; and steps of GPT-2 124M and 1558M, foretold and measured.  Each part is written when it is
 done.  The last line says how many passed; the exit status is 1 if one did not.
 
-  --parts one,bits      some parts alone, of one, tests, bits and steps
+  --parts one,bits      some parts alone, of one, tests, bits, exchange and steps
   --seconds N           begins no part later
 """
 
@@ -122,6 +123,12 @@ def bits(machine):
     return found, wrong
 
 
+def exchange(machine):
+    out = machine.folder / "exchange.json"
+    machine.call([machine.build / "benchmarks/exchange", "--device=cuda", f"--ranks={machine.gpus}", f"--json={out}"])
+    return json.loads(out.read_text()), []
+
+
 def steps(machine):
     found, wrong = {}, []
     for model, batch in STEPS.items():
@@ -141,7 +148,7 @@ def steps(machine):
     return found, wrong
 
 
-PARTS = {"one": one, "tests": tests, "bits": bits, "steps": steps}
+PARTS = {"one": one, "tests": tests, "bits": bits, "exchange": exchange, "steps": steps}
 
 
 def main():

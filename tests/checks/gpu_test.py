@@ -148,15 +148,23 @@ pathlib.Path(words["--log"]).write_text("\\n".join(map(json.dumps, lines)))
 print("the trace of step 2 is in t: foretold 200 us, exposed copies 0.0 % of it, exposed exchanges 4 us; measured 0.2 ms, "
       f"exposed copies 0.0 % of it, exposed exchanges {40 if fault == 'exposed' else 5} us")
 """
+FAKE_EXCHANGE = """#!/usr/bin/env python3
+import pathlib, sys
+words = dict(word.lstrip("-").split("=") for word in sys.argv[1:])
+assert words["device"] == "cuda"
+pathlib.Path(words["json"]).write_text('{"ranks": %s}' % words["ranks"])
+"""
 
 
 class Ranks(unittest.TestCase):
     def run_parts(self, *words, **more):
         """The exit status, the last line, and the results."""
         with tempfile.TemporaryDirectory() as folder:
-            fake = pathlib.Path(folder) / "spool"
-            fake.write_text(FAKE_SPOOL)
-            fake.chmod(0o755)
+            for name, text in {"spool": FAKE_SPOOL, "benchmarks/exchange": FAKE_EXCHANGE}.items():
+                fake = pathlib.Path(folder) / name
+                fake.parent.mkdir(exist_ok=True)
+                fake.write_text(text)
+                fake.chmod(0o755)
             run = subprocess.run(
                 [sys.executable, ROOT / "scripts/gpu/ranks.py", folder, f"{folder}/ranks.json", *words],
                 capture_output=True, text=True, env={**os.environ, **more},
@@ -184,6 +192,10 @@ class Ranks(unittest.TestCase):
                          {"step_ms": 0.2, "exposed_ms": 0.004})
         status, _, results = self.run_parts("--gpus", "2", "--parts", "steps", FAKE="exposed")
         self.assertIn("+18.0% of the step beside what was foretold", results["steps"]["wrong"][0])
+
+    def test_the_exchange_of_all_gpus_is_kept(self):
+        status, _, results = self.run_parts("--gpus", "4", "--parts", "exchange")
+        self.assertEqual((status, results["exchange"]), (0, {"ranks": 4}))
 
     def test_one_gpu_and_no_time_leave_parts_out(self):
         self.assertEqual(self.run_parts("--gpus", "1", "--parts", "bits,steps")[::2],
