@@ -1,9 +1,9 @@
 // Measures the sum of gradients over ranks, each of which gets its piece: own exchange beside MPI's
 // sum, or on GPUs, one for each rank, beside NCCL's.
 //
-//   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]    with MPI
 //   mpirun -n 2 --bind-to none build/release/benchmarks/exchange [MIB...]   with MPI
 //   exchange --device=cuda --ranks=8 [--json=FILE] [MIB...]                 with NCCL; starts ranks
+//
 // On GPUs a rank may be a launcher's, too; it has `own` and `moved`, `gathered`, which is own
 // exchange of updated parameters, and what NCCL does itself.  With MPI:
 //
@@ -224,7 +224,7 @@ namespace spool {
 namespace {
 
 void measure_with_mpi(const std::vector<double>&) {
-  fail("this build has no MPI; --device=cuda measures ranks on GPUs");
+  check(false, "this build has no MPI; --device=cuda measures ranks on GPUs");
 }
 
 }  // namespace
