@@ -6,11 +6,14 @@ resume_command_test.py PROGRAM [CASE...]
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import signal
 import subprocess
+import tempfile
 import termios
 import time
+import unittest
 
 from commands import PROGRAM, PROSE, SHAPE, Folder, as_of_an_earlier_version, last_step, main, spool
 
@@ -172,7 +175,15 @@ class Resuming(Folder):
             self.refused(resumed_with(rows, 6), 1, "run.json", "evaluation_rows")
 
     def test_a_log_keeps_what_was_done_before_a_run_resumes(self):
-        log = self.folder / "log"
+        self.goes_on_in_a_log_of(self.folder)
+
+    @unittest.skipUnless(os.access("/dev/shm", os.W_OK), "there is no folder /dev/shm for files")
+    def test_a_log_below_dev_is_a_file_as_others(self):
+        with tempfile.TemporaryDirectory(prefix="spool-", dir="/dev/shm") as folder:
+            self.goes_on_in_a_log_of(pathlib.Path(folder))
+
+    def goes_on_in_a_log_of(self, folder):
+        log = folder / "log"
 
         def entries():
             return [(e["step"], "loss" in e) for e in self.log(log) if "loss" in e or "val_loss" in e]
@@ -187,6 +198,7 @@ class Resuming(Folder):
         self.assertEqual(entries(), before)
         self.assertEqual(spool(*resume, "--steps", 6)[0], 0)
         self.assertEqual(entries(), [*before, (6, True), (6, False)])
+        self.assertEqual(["format" in line for line in self.log(log)].count(True), 1)
 
     def test_resumes_with_data_that_moved(self):
         words = ["--checkpoint-every", 2, "--keep-checkpoints", 9]

@@ -39,7 +39,7 @@ std::string kept_lines(const std::string& path, const ResumedLog& resumed) {
 
 // A descriptor of the process, such as its standard output: what is in its file is not the log's.
 bool is_descriptor(const std::string& path) {
-  return path.starts_with("/dev/") || path.starts_with("/proc/");
+  return path.starts_with("/dev/std") || path.starts_with("/dev/fd/") || path.starts_with("/proc/");
 }
 
 bool has_lines(const std::string& path) {
