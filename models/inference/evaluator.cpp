@@ -43,15 +43,18 @@ double Evaluator::mean_loss(const RowSource& rows,
   const int64_t rank = ranks ? ranks->rank() : 0, count = ranks ? ranks->size() : 1;
   std::vector<double> sums;  // of this rank's batches
   begin_sum();
-  for (int64_t batch = rank; batch < batches; batch += count) {
-    rows.fill({batch * B, (batch + 1) * B}, batch_);
-    input_.upload(batch_, /*first=*/0);
-    add_losses();
-    if (ranks) {
-      sums.push_back(read<double>(loss_sum_).front());
-      begin_sum();
+  for (int64_t first = 0; first < batches; first += count) {
+    const int64_t batch = first + rank;
+    if (batch < batches) {
+      rows.fill({batch * B, (batch + 1) * B}, batch_);
+      input_.upload(batch_, /*first=*/0);
+      add_losses();
+      if (ranks) {
+        sums.push_back(read<double>(loss_sum_).front());
+        begin_sum();
+      }
     }
-    if (on_progress) on_progress(std::min((batch + 1) * B, rows.rows()));
+    if (on_progress) on_progress(std::min((first + count) * B, rows.rows()));
   }
   const double sum = ranks ? sum_of_ranks(sums, batches) : read<double>(loss_sum_).front();
   return sum / static_cast<double>(targets_of(rows));

@@ -17,7 +17,8 @@ class Evaluator {
 
   // The mean loss over all targets of the rows, which are read and evaluated a batch at a time.
   // Ranks share the batches, and all of them get the mean, with the bits of one that computes
-  // alone.  on_progress is called with the number of rows done.
+  // alone.  on_progress is called with the number of rows done: on each rank as often, after one
+  // batch of each.
   double mean_loss(const RowSource&, const std::function<void(int64_t rows)>& on_progress = {});
   // Enqueues the loss of each target of one batch of the input's shape, f32 (B, T); 0 for ignored
   // targets.

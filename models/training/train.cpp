@@ -24,14 +24,15 @@ void tell_it_is_finished(const RunSetup& run, const Evaluations& evaluations) {
                         run.first_step, model));
 }
 
-// What a run does after its last step, once the model is saved.
-void finish(const RunSetup& run, int64_t done, const Checkpoints& checkpoints,
+// What a run does after its last step, once the model is saved; false if a stop cuts it short.
+bool finish(const RunSetup& run, int64_t done, const Checkpoints& checkpoints,
             Evaluations& evaluations, const Samples& samples) {
   RunListeners& listeners = *run.listeners;
   const std::string model = checkpoints.latest()->string();
   if (!evaluations.evaluate_at_the_end()) {
     listeners.flush(run.stream->memory().peak);
-    return listeners.say(fmt::format("stopped in the final evaluation; the model is in {}", model));
+    listeners.say(fmt::format("stopped in the final evaluation; the model is in {}", model));
+    return false;
   }
   samples.write(done);
   const size_t peak = run.stream->memory().peak, host_peak = run.trainer->host_memory().peak;
@@ -45,9 +46,10 @@ void finish(const RunSetup& run, int64_t done, const Checkpoints& checkpoints,
   listeners.flush(peak);
   checkpoints.tell_best();
   listeners.say(fmt::format("the model is in {}", model));
+  return true;
 }
 
-// Returns whether a stop cut the evaluation short that decides which model is the best.
+// Returns whether a stop cut an evaluation short.
 bool end_run(const RunSetup& run, int64_t done, Checkpoints& checkpoints, Evaluations& evaluations,
              const Samples& samples) {
   RunListeners& listeners = *run.listeners;
@@ -62,8 +64,7 @@ bool end_run(const RunSetup& run, int64_t done, Checkpoints& checkpoints, Evalua
     listeners.stopped(done);
     return true;
   }
-  finish(run, done, checkpoints, evaluations, samples);
-  return false;
+  return !finish(run, done, checkpoints, evaluations, samples);
 }
 
 }  // namespace
@@ -102,6 +103,7 @@ bool train(const RunSetup& run, const std::function<bool()>& stop) {
     // Ranks stop after the same step.
     if (state.enqueued > state.done || !(run.ranks ? state.stops : stop())) continue;
     checkpoints.write();
+    checkpoints.end_if_unreadable(steps.failure());
     if (steps.is_trace_missing()) {
       listeners.say("no trace was written: the run stopped before the traced step");
     }

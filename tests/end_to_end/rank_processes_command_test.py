@@ -15,7 +15,7 @@ import subprocess
 import time
 import unittest
 
-from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
+from commands import PROGRAM, PROSE, SHAPE, Folder, last_step, main, spool
 from rank_processes import started_by
 
 FILES = ["model.safetensors", "optimizer.safetensors", "run.json"]
@@ -46,12 +46,12 @@ class RankProcesses(Folder):
         fixed = ["train", *SHAPE, *STEP, "--data", self.text, "--out", out, "--steps", steps]
         return [str(w) for w in [*fixed, *more]]
 
-    def start(self, words, before=(), **variables):
+    def start(self, words, before=(), cwd=None, **variables):
         """A process, whose errors are in the file .said of it; a launcher's words may come before."""
         said = open(self.folder / f"said-{random.randrange(10**9)}", "w+", encoding="utf-8")
         self.addCleanup(said.close)
         run = subprocess.Popen([*before, PROGRAM, *words], env=os.environ | variables, stderr=said,
-                               stdout=subprocess.DEVNULL)
+                               stdout=subprocess.DEVNULL, cwd=cwd)
         run.said = said
         self.addCleanup(run.wait)
         self.addCleanup(run.kill)
@@ -247,6 +247,42 @@ class RankProcesses(Folder):
         run.kill()
         self.end_of(run, ranks, -signal.SIGKILL)
         self.goes_on(2)
+
+    def test_data_that_one_cannot_read_any_more_ends_the_run_which_goes_on(self):
+        here = "/proc/self/cwd"  # of each its own
+        self.text = f"{here}/text.txt"
+        for ends, more in {"text.txt": [], "val.txt": ["--val-data", f"{here}/val.txt", "--eval-every", 2]}.items():
+            self.out = self.folder / f"run-{ends}"
+            log = self.out.with_suffix(".log")
+            words = self.words(self.out, "--accumulate", 3, *more, "--log", log, steps=10**6)
+            runs = []
+            for rank in range(3):
+                place = self.folder / f"{ends}-{rank}"
+                place.mkdir()
+                for name in ["text.txt", "val.txt"]:
+                    (place / name).write_text(PROSE)
+                of_rank = {"RANK": str(rank), "WORLD_SIZE": "3", "SPOOL_MEETING": str(self.out)}
+                runs.append(self.start(words, cwd=place, **of_rank))
+            while runs[0].poll() is None and last_step(log) < 3:
+                time.sleep(0.002)
+            os.truncate(self.folder / f"{ends}-2" / ends, 10)
+            self.refused_once(runs, 1, f"spool: rank 2: {here}/{ends}: had", "saved after step", "--resume")
+            stored = json.loads((self.out / "latest" / "run.json").read_text())
+            self.assertEqual(stored["step"], last_step(log))
+
+    def test_a_signal_ends_an_evaluation_of_all(self):
+        self.text.write_text(PROSE * 200)
+        for to in [0, 2]:
+            self.out = self.folder / f"to-{to}"
+            words = self.words(self.out, "--accumulate", 3, "--eval-every", 0, "--final-eval", "all", steps=2)
+            runs = self.launched("torchrun", 3, words)
+            while runs[0].poll() is None and not (self.out / "latest").exists():
+                time.sleep(0.002)
+            time.sleep(0.3)
+            begin = time.monotonic()
+            os.kill(runs[to].pid, signal.SIGTERM)
+            self.assertEqual([self.ended(run) for run in runs], [(130, [])] * 3)
+            self.assertLess(time.monotonic() - begin, 5)
 
     def refused_once(self, runs, code, *words):
         """One of the processes says one sentence, the others end silently."""

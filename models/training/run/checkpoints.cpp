@@ -63,6 +63,8 @@ bool Checkpoints::is_time() const {
   return minutes > 0 && host_clock() - saved_at_ >= 60 * minutes;
 }
 
+bool Checkpoints::has_nothing_to_save() const { return state_.done == run_.first_step && !latest_; }
+
 bool Checkpoints::is_best() const {
   const auto& best = state_.evaluations.best;
   return run_.options.keep_best && best && best->step == state_.done;
@@ -156,10 +158,7 @@ void Checkpoints::read_data(const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
-    // Another rank may read its data, and then does not save with this one.
-    const bool is_alone = !run_.ranks || run_.ranks->size() == 1;
-    const bool is_lost = !is_alone || (state_.done == run_.first_step && !latest_);
-    if (error.kind() != ErrorKind::file || is_lost) throw;
+    if (error.kind() != ErrorKind::file || has_nothing_to_save()) throw;
     write();
     ErrorFields fields = error.fields();
     fields.settings.emplace_back("resume");
@@ -168,6 +167,17 @@ void Checkpoints::read_data(const std::function<void()>& read) {
                          latest_->string(), ", and can be resumed with the data as it was"),
                 fields);
   }
+}
+
+void Checkpoints::end_if_unreadable(const std::exception_ptr& own) {
+  const std::string word = own ? "unreadable" : "";
+  const auto all = run_.ranks ? run_.ranks->gather("data", word) : std::vector{word};
+  const auto first = std::ranges::find(all, "unreadable");
+  if (first == all.end()) return;
+  const int64_t rank = first - all.begin();
+  if (!run_.ranks || run_.ranks->rank() == rank) read_data([&] { std::rethrow_exception(own); });
+  if (!has_nothing_to_save()) write();
+  throw RankEnded(sentence("rank ", rank, " cannot read its data"));
 }
 
 void Checkpoints::store_evaluations(bool is_best) {

@@ -2,6 +2,7 @@
 
 // The checkpoints of a training run: when one is due, and how it is written.
 
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -29,8 +30,12 @@ class Checkpoints {
   void write();
   // Writes one if it can be written; if not, it may be when the next is due.
   void try_write();
-  // Reads data.  If it cannot be read any more, the run ends, and what was trained is saved first.
+  // Reads data.  If it cannot be read any more, the run ends, and what was trained is saved first:
+  // with ranks nothing is trained since the last one, or all come here.
   void read_data(const std::function<void()>& read);
+  // The same for an error of reading that is there already, if there is one.  All ranks come here,
+  // and if several have one, the lowest says it.
+  void end_if_unreadable(const std::exception_ptr& own);
 
   // Stores the evaluation that a resumed run makes first in the checkpoint that it resumed from.
   void store_evaluations(bool is_best);
@@ -40,6 +45,7 @@ class Checkpoints {
   [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value) const;
 
  private:
+  bool has_nothing_to_save() const;
   bool is_best() const;
   // Return whether there is one, which is false where another rank could not write it.
   bool write_if_possible();

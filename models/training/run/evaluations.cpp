@@ -2,30 +2,50 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <exception>
+
 namespace spool {
 
 bool Evaluations::is_due(int64_t done) const {
   return run.options.eval_batches > 0 && run.is_due(run.options.eval_every, done);
 }
 
-std::optional<EvaluationNumbers> Evaluations::evaluate(const RowSource& rows) {
+// All ranks cut an evaluation short together, where one is asked to stop or cannot read its data.
+bool Evaluations::are_to_stop(bool own) const {
+  if (!run.ranks) return own;
+  const auto all = run.ranks->gather("evaluation goes on", own ? "no" : "");
+  return std::ranges::any_of(all, [](const std::string& word) { return !word.empty(); });
+}
+
+std::optional<double> Evaluations::mean_loss(const RowSource& rows) {
   struct Stopped {};
-  EvaluationNumbers numbers{.step = state.done, .targets = targets_of(rows)};
-  numbers.whole = numbers.targets == run.data->validation_targets();
+  std::exception_ptr failure;
   try {
-    checkpoints.read_data([&] {
-      numbers.loss = run.trainer->evaluator().mean_loss(rows, [&](int64_t done) {
-        run.listeners->progress({.what = "evaluating",
-                                 .done = static_cast<size_t>(done),
-                                 .total = static_cast<size_t>(rows.rows()),
-                                 .unit = "rows"});
-        const bool is_alone = !run.ranks || run.ranks->size() == 1;  // others compute it to its end
-        if (is_alone && stop()) throw Stopped();
-      });
+    return run.trainer->evaluator().mean_loss(rows, [&](int64_t done) {
+      run.listeners->progress({.what = "evaluating",
+                               .done = static_cast<size_t>(done),
+                               .total = static_cast<size_t>(rows.rows()),
+                               .unit = "rows"});
+      if (are_to_stop(stop())) throw Stopped();
     });
   } catch (const Stopped&) {
-    return {};
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    failure = std::current_exception();
+    are_to_stop(/*own=*/true);
   }
+  state.stops = true;
+  checkpoints.end_if_unreadable(failure);
+  return {};
+}
+
+std::optional<EvaluationNumbers> Evaluations::evaluate(const RowSource& rows) {
+  EvaluationNumbers numbers{.step = state.done, .targets = targets_of(rows)};
+  numbers.whole = numbers.targets == run.data->validation_targets();
+  const std::optional<double> loss = mean_loss(rows);
+  if (!loss) return {};
+  numbers.loss = *loss;
   run.listeners->evaluated(numbers);
   return numbers;
 }

@@ -35,6 +35,10 @@ struct Evaluations {
 
   // Evaluates these rows and tells their loss; nothing if it is cut short.
   std::optional<EvaluationNumbers> evaluate(const RowSource&);
+
+ private:
+  bool are_to_stop(bool own) const;
+  std::optional<double> mean_loss(const RowSource&);
 };
 
 }  // namespace spool

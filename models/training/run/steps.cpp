@@ -23,10 +23,33 @@ bool TrainingSteps::may_run_ahead(int64_t step) const {
          !is_traced(step) && !is_due_(step);
 }
 
-void TrainingSteps::read_batch(int64_t step) {
+void TrainingSteps::read_next(int64_t step) {
+  if (next_step_ == step) return;
   const int64_t rows = run_.options.training.rows_per_step();
+  next_step_ = -1;
   run_.data->training().fill({step * rows, (step + 1) * rows}, next_);
+  next_step_ = step;
+}
+
+void TrainingSteps::read_batch(int64_t step) {
+  read_next(step);
   std::swap(state_.batch, next_);
+  next_step_ = -1;
+}
+
+// Whether a rank, with others, has the data of the step after this one: ranks do not run ahead, so
+// all know how it is before that step.
+bool TrainingSteps::can_go_on(int64_t step) {
+  const bool has_others = run_.ranks && run_.ranks->size() > 1;
+  if (!has_others || step + 1 >= run_.steps()) return true;
+  try {
+    read_next(step + 1);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::file) throw;
+    failure_ = std::current_exception();
+    return false;
+  }
 }
 
 // Reads the batch of a step that runs ahead; one that fails is read again in its turn.
@@ -58,7 +81,7 @@ StepNumbers TrainingSteps::train_next(bool stops) {
     step_began_ = host_clock();
     correction_.begin_step();
     checkpoints_.read_data([&] { read_batch(step); });
-    enqueue(step, stops);
+    enqueue(step, !can_go_on(step) || stops);
   }
   const bool is_ahead = !stops && !correction_.is_due_after_next() && may_run_ahead(step + 1);
   if (is_ahead && can_read_batch(step + 1)) enqueue(step + 1, stops);
