@@ -183,7 +183,7 @@ std::string meet_among(int argc, char** argv) {
 std::string refusal_under_launcher(const CLI::App& command) {
   if (!launch.rank) return {};
   const std::string& launcher = launch.rank->launcher;
-  const std::string name = command.get_name();
+  const std::string& name = command.get_name();
   const bool starts_own = name == "plan" && launcher == "spool";
   if (name == "train" || name == "eval" || name == "calibrate" || starts_own) return {};
   return sentence("spool ", command.get_name(), " runs in one process, and ", launcher, " started ",

@@ -191,7 +191,8 @@ std::optional<SplitChoice> choose_split(RunOptions& o, const SampleLength& sampl
   if (!o.tokens_per_step || o.resume) return {};
   const Machine machine{.architecture =
                             open_stream(o.device, Arena::granule, o.threads)->architecture()};
-  const auto ranks = static_cast<size_t>(std::max(o.training.ranks, 1));  // which share it
+  const bool shares = o.device.type == DeviceType::cpu;  // ranks have a GPU each
+  const auto ranks = static_cast<size_t>(shares ? std::max(o.training.ranks, 1) : 1);
   return choose_split(o, machine, whole_memory(o.device) / ranks, sample);
 }
 

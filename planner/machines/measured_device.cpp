@@ -55,9 +55,10 @@ size_t read_bytes(const JsonField& field) {
 
 MeasuredDevice describe(const Stream& stream, int ranks) {
   const auto share = static_cast<size_t>(std::max(ranks, 1));
+  const bool has_own = stream.device().type == DeviceType::cuda;  // each rank
   return {.name = stream.description(),
           .architecture = stream.architecture(),
-          .memory = device_memory(stream.device()) / share,
+          .memory = device_memory(stream.device()) / (has_own ? 1 : share),
           .host_memory = host_memory() / share,
           .ranks = ranks};
 }

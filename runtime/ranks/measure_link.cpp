@@ -90,8 +90,8 @@ class AllToAll {
 // the same times, and so repeat as often.
 double least_seconds(Communicator& ranks, size_t bytes) {
   constexpr size_t small = size_t{64} << 10;
-  constexpr int repeats_that_stand = 10;
-  constexpr double max_seconds = 0.2;
+  constexpr int repeats_that_stand = 20;
+  constexpr double max_seconds = 0.3;
   const int count = bytes <= small ? 16 : 1;  // a clock, and who begins last, count for little
   AllToAll exchange(ranks, bytes);
   exchange.warm_up(count);

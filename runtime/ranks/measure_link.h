@@ -20,7 +20,7 @@ Link fit_link(const std::array<double, 3>& seconds);
 
 // All ranks of a group of at least two call it at the same place of their programs, and get the
 // same.  They exchange at once, each with all others, and the slowest counts: its least time that
-// stands.  It takes at most about 0.4 s, unless one exchange of 16 MiB takes longer.
+// stands.  It takes at most about 1 s, unless one exchange of 16 MiB takes longer.
 Link measure_link(Communicator&);
 
 }  // namespace spool

@@ -65,6 +65,7 @@ json settings_of(const RunSetup& run) {
           {"kind of device", name(run.options.device.type)},
           {"threads", run.options.threads},
           {"graphs of steps", run.options.graph},
+          {"trace of a step", run.trace != nullptr},
           {"environment", own_environment()}};
 }
 

@@ -252,7 +252,9 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
   compare_settings(run);
   plan(run, stored);
   if (o.dry_run) {
-    if (run.trace) run.listeners->say(run.trace->write(run.traced_step() + 1));
+    if (run.trace && run.writes()) {
+      run.listeners->say(run.trace->write(run.traced_step() + 1));
+    }
     return run;
   }
   run.tape = step_fingerprints(describe_step(o.training)).back();

@@ -25,7 +25,7 @@ TOLD = re.compile(r"^foretold peak |^[a-z ]+ for \d+ s$|^[a-z ]+ \[[#. ]*\]")
 WARNING = re.compile(
     rf"the last one counts|besides|training goes on|--context \d+ is beyond the|{TOLD.pattern}"
 )
-OUTPUTS = {"--log", "--save-plan", "--trace", "--json", "--report", "--out"}
+OUTPUTS = {"--log", "--save", "--save-plan", "--trace", "--json", "--report", "--out"}
 PATIENCE = 120  # seconds for a program to heed an interrupt; the machine may be slow
 MOST_MEMORY = 12 << 30
 

@@ -88,7 +88,7 @@ TEST(RanksOfAStepRunner, MeasureTogetherAndPlanAlike) {
   }
   ASSERT_EQ(tables.size(), 1u);
   const std::string table = content_of(cache.path() / "spool" / tables.front());
-  for (const char* part : {"\"ranks\": \"2\"", "\"backend\": \"threads\"", "\"sum_ranks\""}) {
+  for (const char* part : {"\"ranks\":\"2\"", "\"backend\":\"threads\"", "\"sum_ranks\""}) {
     EXPECT_NE(table.find(part), std::string::npos) << part;
   }
 }
