@@ -27,10 +27,9 @@ class CudaRanks(OnCuda):
         os.environ["EMULATOR_MEMORY"] = str(memory)
         self.addCleanup(os.environ.pop, "EMULATOR_MEMORY")
         # What was enqueued before a step failed reads memory that the step has freed meanwhile.
-        options = os.environ.get("ASAN_OPTIONS")
-        if options is not None:
-            os.environ["ASAN_OPTIONS"] = options + ":allow_user_poisoning=0"
-            self.addCleanup(os.environ.__setitem__, "ASAN_OPTIONS", options)
+        options = os.environ.get("ASAN_OPTIONS", "")
+        os.environ["ASAN_OPTIONS"] = options + ":allow_user_poisoning=0"
+        self.addCleanup(os.environ.__setitem__, "ASAN_OPTIONS", options)
 
     def run_on(self, ranks, *words, name=None, steps=4):
         """Trains on these ranks; returns the run's folder."""
