@@ -1,7 +1,10 @@
 #include "communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -36,6 +39,12 @@ std::string differing_order(const Call& own, const Call& other) {
   return "";
 }
 
+// EMULATOR_NCCL_HANGS=abort and =init make the process's calls of that kind never return.
+void hang_if_told(const char* call) {
+  const char* const told = std::getenv("EMULATOR_NCCL_HANGS");
+  while (told && std::string_view(told) == call) ::pause();
+}
+
 }  // namespace
 
 const char* name_of(Function function) {
@@ -49,6 +58,7 @@ void print(const Error& e) { std::fprintf(stderr, "emulated NCCL: %s\n", e.what(
 Communicator::Communicator(std::shared_ptr<Meeting> meeting, int rank, int ranks,
                            const ncclConfig_t& config, size_t memory)
     : meeting_(std::move(meeting)), rank_(rank), ranks_(ranks), config_(config) {
+  hang_if_told("init");
   cudaGetDevice(&device_);
   void* taken = nullptr;
   if (cudaMalloc(&taken, memory) != cudaSuccess) {
@@ -304,6 +314,7 @@ void Communicator::destroy() {
 }
 
 void Communicator::abort() {
+  hang_if_told("abort");
   if (config_.blocking != 0) {
     throw Refusal(ncclInvalidUsage,
                   "a blocking communicator is not aborted here: what its threads "

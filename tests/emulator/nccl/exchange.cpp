@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t alignment = 16;
 
-// The environment may refuse all windows: exchanges then need none.
+// The environment may refuse all windows, as NCCL does where GPUs have no such memory: exchanges
+// then need none.
 bool refuses_windows() {
   const char* const text = std::getenv("EMULATOR_NCCL");
   return text && std::string_view(text) == "no_windows";
@@ -71,6 +72,7 @@ struct Communicator::Exchange {
 };
 
 ncclResult_t Communicator::add_window(void* memory, size_t bytes, ncclWindow_t* window, int flags) {
+  *window = nullptr;
   if (refuses_windows()) return ncclSuccess;  // and no window: so the library says it
   if (flags != NCCL_WIN_COLL_SYMMETRIC) {
     throw Refusal(ncclInvalidArgument, "a window here is NCCL_WIN_COLL_SYMMETRIC");
@@ -97,7 +99,6 @@ ncclResult_t Communicator::add_window(void* memory, size_t bytes, ncclWindow_t* 
       say({.key = {.function = Function::register_window, .count = bytes, .send = offset},
            .place = {},
            .others = {}});
-  *window = nullptr;
   return call([this, number, begin, bytes, window] {
     if (!all_called(number)) return false;
     windows_.push_back(std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{begin, bytes}));

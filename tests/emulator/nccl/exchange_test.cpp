@@ -229,9 +229,10 @@ TEST(EmulatedNccl, NeedsNoWindowsWhereTheEnvironmentRefusesThem) {
     need(comm, begun);
     ncclWindow_t window = nullptr;
     std::byte* const memory = make_memory(window_bytes);
-    need(comm,
-         ncclCommWindowRegister(comm, memory, window_bytes, &window, NCCL_WIN_COLL_SYMMETRIC));
-    need(window == nullptr, "a window");
+    need(ncclCommWindowRegister(comm, memory, window_bytes, &window, NCCL_WIN_COLL_SYMMETRIC) ==
+                 ncclSuccess &&
+             window == nullptr,
+         "a window");
     cudaStream_t stream = nullptr;
     need(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     *memory = std::byte(rank + 1);

@@ -178,4 +178,25 @@ struct Rank {
   }
 };
 
+using Body = std::function<void(Rank&)>;
+
+// Runs the body on two ranks; each says why its last call or its stream was refused.
+inline std::vector<std::string> run_pair(const Body& body, bool blocking = false) {
+  return run_on_ranks(2, [&](int rank, ncclUniqueId id) -> std::string {
+    Rank r(rank, 2, id, blocking);
+    body(r);
+    return "was not refused";
+  });
+}
+
+// All say these words.
+inline void expect_said(const std::vector<std::string>& all,
+                        const std::vector<std::string>& words) {
+  for (const std::string& said : all) {
+    for (const std::string& word : words) {
+      EXPECT_NE(said.find(word), std::string::npos) << "'" << word << "' is not in: " << said;
+    }
+  }
+}
+
 }  // namespace spool::testing

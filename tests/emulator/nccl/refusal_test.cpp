@@ -6,25 +6,6 @@
 namespace spool::testing {
 namespace {
 
-using Body = std::function<void(Rank&)>;
-
-// Runs the body on two ranks; each says why its last call or its stream was refused.
-std::vector<std::string> run_pair(const Body& body, bool blocking = false) {
-  return run_on_ranks(2, [&](int rank, ncclUniqueId id) -> std::string {
-    Rank r(rank, 2, id, blocking);
-    body(r);
-    return "was not refused";
-  });
-}
-
-void expect_said(const std::vector<std::string>& all, const std::vector<std::string>& words) {
-  for (const std::string& said : all) {
-    for (const std::string& word : words) {
-      EXPECT_NE(said.find(word), std::string::npos) << "'" << word << "' is not in: " << said;
-    }
-  }
-}
-
 // Makes a call, and runs it.
 void finish(const Rank& r, ncclResult_t begun) {
   need(r.comm, begun);
@@ -115,71 +96,6 @@ TEST(EmulatedNcclRefuses, CallsThatOneRankLacks) {
               {"calls are missing"});
 }
 
-TEST(EmulatedNcclRefuses, BuffersThatAreNotInAWindow) {
-  const auto refuse = [](const std::string& why, const Body& body) {
-    expect_said(run_pair(body), {why});
-  };
-  refuse("outside of a window", [](Rank& r) {
-    std::byte* const other = make_memory(window_bytes);
-    need(r.comm, ncclAlltoAll(other, r.taken(), 8, ncclFloat32, r.comm, r.stream));
-  });
-  refuse("outside of a window", [](Rank& r) {  // its last byte
-    need(r.comm, r.all_to_all(window_bytes / 4 / sizeof(float) + 1));
-  });
-  refuse("outside of a window", [](Rank& r) {
-    need(r.comm, ncclCommWindowDeregister(r.comm, r.window));
-    need(r.comm, r.all_to_all());
-  });
-  refuse("not aligned to 16 bytes", [](Rank& r) {
-    need(r.comm, ncclAllGather(r.memory + 8, r.taken(), 8, ncclFloat32, r.comm, r.stream));
-  });
-  refuse("takes into what it gives", [](Rank& r) {
-    need(r.comm, ncclAlltoAll(r.memory, r.memory, 8, ncclFloat32, r.comm, r.stream));
-  });
-  refuse("there is no type", [](Rank& r) {
-    need(r.comm, ncclAlltoAll(r.memory, r.taken(), 8, ncclNumTypes, r.comm, r.stream));
-  });
-}
-
-TEST(EmulatedNcclRefuses, WindowsOfOtherMemory) {
-  const auto refuse = [](const std::string& why, const std::function<void*(Rank&)>& memory_of,
-                         int flags = NCCL_WIN_COLL_SYMMETRIC) {
-    expect_said(run_pair([&](Rank& r) {
-                  ncclWindow_t window = nullptr;
-                  void* const memory = memory_of(r);
-                  need(r.comm,
-                       ncclCommWindowRegister(r.comm, memory, window_bytes, &window, flags));
-                }),
-                {why});
-  };
-  refuse("by cuMemCreate", [](Rank&) {
-    void* memory = nullptr;
-    need(cudaMalloc(&memory, window_bytes + 4096));
-    return memory;
-  });
-  refuse("by cuMemCreate", [](Rank& r) { return r.memory + 4096; });  // beyond its end
-  refuse("multiple of 4096", [](Rank& r) { return r.memory + 512; });
-  refuse(
-      "NCCL_WIN_COLL_SYMMETRIC", [](Rank& r) { return r.memory; }, NCCL_WIN_DEFAULT);
-}
-
-TEST(EmulatedNcclRefuses, WindowsThatDifferBetweenRanks) {
-  const auto refuse = [](size_t offset, size_t bytes) {
-    expect_said(run_pair([=](Rank& r) {
-                  ncclWindow_t window = nullptr;
-                  const bool other = r.rank == 1;
-                  need(r.comm, ncclCommWindowRegister(r.comm, r.memory + (other ? offset : 0),
-                                                      other ? bytes : 8192, &window,
-                                                      NCCL_WIN_COLL_SYMMETRIC));
-                }),
-                {"ncclCommWindowRegister of 8192 bytes from byte 0",
-                 "ncclCommWindowRegister of " + std::to_string(bytes) + " bytes from byte " +
-                     std::to_string(offset)});
-  };
-  refuse(0, 4096);
-  refuse(4096, 8192);
-}
-
 TEST(EmulatedNcclRefuses, UseBeforeACallInProgressHasEnded) {
   const std::string why = "is in progress";
   expect_said(run_pair([](Rank& r) {
@@ -196,6 +112,65 @@ TEST(EmulatedNcclRefuses, UseBeforeACallInProgressHasEnded) {
                 need(r.comm, ncclCommFinalize(r.comm));
               }),
               {why});
+  for (const std::function<ncclResult_t(Rank&)>& use :
+       std::vector<std::function<ncclResult_t(Rank&)>>{
+           [](Rank& r) { return ncclCommDestroy(r.comm); },
+           [](Rank& r) { return ncclCommSplit(r.comm, 0, 0, &r.comm, nullptr); },
+           [](Rank& r) { return ncclCommWindowDeregister(r.comm, r.window); },
+           [](Rank& r) {
+             return ncclCommWindowRegister(r.comm, r.memory, 4096, &r.window,
+                                           NCCL_WIN_COLL_SYMMETRIC);
+           }}) {
+    expect_said(run_pair([&](Rank& r) {
+                  ncclWindow_t other = nullptr;
+                  need(ncclCommWindowRegister(r.comm, r.memory, 8192, &other,
+                                              NCCL_WIN_COLL_SYMMETRIC) == ncclInProgress,
+                       "it is not in progress");
+                  need(r.comm, use(r));
+                }),
+                {why});
+  }
+}
+
+TEST(EmulatedNcclRefuses, ACaptureThatBeginsWhileACallIsInProgress) {
+  expect_said(run_pair([](Rank& r) {
+                const ncclResult_t begun = r.all_to_all();
+                r.capture([&] { need(r.comm, begun); });
+              }),
+              {"a capture began or ended while"});
+}
+
+TEST(EmulatedNcclRefuses, AnyUseButAnAbortOfACommunicatorThatFailed) {
+  for (const bool destroys : {true, false}) {
+    expect_said(
+        run_pair([=](Rank& r) {
+          const ncclResult_t begun = r.rank == 0 ? r.all_to_all() : r.all_gather();
+          need(!outcome_of(r.comm, begun).empty() || cudaStreamSynchronize(r.stream) != cudaSuccess,
+               "two calls that differ");
+          ncclResult_t state = ncclSuccess;
+          need(ncclCommGetAsyncError(r.comm, &state) == ncclSuccess && state != ncclSuccess,
+               "it has not failed");
+          const ncclResult_t used = destroys ? ncclCommDestroy(r.comm) : r.all_to_all();
+          need(used == ncclSuccess, ncclGetLastError(nullptr));
+        }),
+        {destroys ? "is aborted, not destroyed" : "failed before"});
+  }
+}
+
+TEST(EmulatedNcclRefuses, GroupsOfOtherCallsAndNoGroup) {
+  const std::string why = "this stand-in groups exchanges";
+  expect_said(run_pair([](Rank& r) {
+                ncclGroupStart();
+                ncclComm_t made = nullptr;
+                need(r.comm, ncclCommSplit(r.comm, 0, 0, &made, nullptr));
+              }),
+              {why});
+  expect_said(run_pair([](Rank& r) {
+                ncclGroupStart();
+                r.add_window();
+              }),
+              {why});
+  expect_said(run_pair([](Rank& r) { need(r.comm, ncclGroupEnd()); }), {"no group was begun"});
 }
 
 TEST(EmulatedNcclRefuses, AGraphThatOutlivesItsCommunicator) {
@@ -203,6 +178,11 @@ TEST(EmulatedNcclRefuses, AGraphThatOutlivesItsCommunicator) {
   expect_said(run_pair([&](Rank& r) {
                 capture(r);
                 need(r.comm, ncclCommDestroy(r.comm));
+              }),
+              {"a graph outlives its communicator"});
+  expect_said(run_pair([&](Rank& r) {
+                capture(r);
+                need(r.comm, ncclCommFinalize(r.comm));
               }),
               {"a graph outlives its communicator"});
   expect_said(run_pair([&](Rank& r) {
@@ -273,6 +253,14 @@ TEST(EmulatedNcclRefuses, AConfigurationThatIsNotInitialised) {
     config = {};
     config.blocking = 0;
   });
+  expect_no_communicator({"NCCL_CONFIG_INITIALIZER"},
+                         [](int, ncclConfig_t& config, int&, int&) { config.size -= 8; });
+  expect_said(run_pair([](Rank& r) {
+                ncclConfig_t none = {};
+                ncclComm_t made = nullptr;
+                need(r.comm, ncclCommSplit(r.comm, 0, 0, &made, &none));
+              }),
+              {"NCCL_CONFIG_INITIALIZER"});
   expect_no_communicator({"is 0 or 1"},
                          [](int, ncclConfig_t& config, int&, int&) { config.blocking = 7; });
 }
