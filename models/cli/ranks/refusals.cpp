@@ -1,5 +1,6 @@
 #include "spool/models/cli/ranks/refusals.h"
 
+#include <cstdlib>
 #include <string_view>
 
 #include "spool/runtime/check.h"
@@ -24,13 +25,23 @@ MeetingPlace place_of(const LaunchedRank& own, const std::string& meet) {
   }
 }
 
+// After rank 0 has said why: a launcher ends it as soon as another that heard it has ended.
+void end_meeting_at_exit(const MeetingPlace& place, int size) {
+  struct Refused {
+    MeetingPlace place;
+    int size;
+  };
+  static const Refused refused = {place, size};
+  std::atexit([] { end_meeting(refused.place, refused.size); });
+}
+
 }  // namespace
 
 bool is_to_say(const LaunchedRank& own, const std::string& meet, const std::string& why) {
   const MeetingPlace place = place_of(own, meet);
   if (own.rank > 0) return !refuse_to_meet(place, own.rank, own.size, why, time_to_be_heard);
   const bool ends_others = own.launcher == "mpirun";
-  if (!ends_others) end_meeting(place, own.size);
+  if (!ends_others) end_meeting_at_exit(place, own.size);
   return true;
 }
 

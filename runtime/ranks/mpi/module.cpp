@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,7 +27,9 @@ constexpr size_t piece_bytes = size_t{1} << 20;
 constexpr int pieces_on_their_way = 16;        // to a rank, and as many from it
 constexpr double idle_before_pauses = 500e-6;  // seconds
 constexpr double longest_between_looks = 1;    // that count
-constexpr double between_looks_for_lost = 0.05;
+// Of time in which nothing moves: to the first look for lost ranks, which reads files of the
+// system, and at most between two.
+constexpr double before_a_look = 0.05, longest_before_a_look = 1;
 
 // What a rank gives another in an exchange.
 struct Head {
@@ -109,7 +112,10 @@ class Moving {
   // Moves what can be moved now.
   bool is_done() {
     const std::lock_guard lock(world.calls);
-    while (pass()) idle_ = idle_when_all_ran_ = idle_at_next_look_ = 0;
+    while (pass()) {
+      idle_ = idle_when_all_ran_ = 0;
+      idle_at_next_look_ = before_next_look_ = before_a_look;
+    }
     if (requests_.empty()) return true;
     count_idle_time();
     if (idle_ < idle_before_pauses) return false;
@@ -227,20 +233,23 @@ class Moving {
 
   // By time: on a busy machine a pause may take many times as long.
   void throw_if_lost() {
-    idle_at_next_look_ = idle_ + between_looks_for_lost;
+    before_next_look_ = std::min(2 * before_next_look_, longest_before_a_look);
+    idle_at_next_look_ = idle_ + before_next_look_;
+    std::set<int> awaited;
+    for (const Wait& wait : waits_) awaited.insert(wait.peer);
     bool is_one_stopped = false;
-    for (const Wait& wait : waits_) {
-      const State state = state_of(wait.peer);
+    for (const int peer : awaited) {
+      const State state = state_of(peer);
       is_one_stopped |= state == State::stopped;
       if (state == State::stopped && idle_ - idle_when_all_ran_ > what_.patience) {
-        throw Fault(sentence("rank ", wait.peer, " did not come to the exchange '", what_.name,
+        throw Fault(sentence("rank ", peer, " did not come to the exchange '", what_.name,
                              "' within ", what_.patience, " s"),
                     RankLoss::absent);
       }
       if (state != State::gone) continue;
       const std::string in = *what_.doing ? sentence(" in ", what_.doing, ",") : std::string();
       throw Fault(
-          sentence("rank ", wait.peer, " disappeared", in, " at the exchange '", what_.name, "'"),
+          sentence("rank ", peer, " disappeared", in, " at the exchange '", what_.name, "'"),
           RankLoss::disappeared);
     }
     if (!is_one_stopped) idle_when_all_ran_ = idle_;
@@ -271,7 +280,8 @@ class Moving {
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;
   Clock::time_point looked_ = Clock::now();
-  double idle_ = 0, idle_when_all_ran_ = 0, idle_at_next_look_ = 0;  // seconds
+  double idle_ = 0, idle_when_all_ran_ = 0;  // seconds
+  double idle_at_next_look_ = before_a_look, before_next_look_ = before_a_look;
 };
 
 const char* library() {
