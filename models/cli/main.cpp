@@ -67,11 +67,14 @@ int refuse(const std::string& why, int code) {
   return print_error(words_of_rank(launch.rank->rank, why), code);
 }
 
-// Makes warnings printable, as they may contain a path or a word from the user.
+// Makes messages printable, as they may contain a path or a word from the user.
 class WarningSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (launch.rank && launch.rank->rank > 0) return;  // rank 0 has the same to say
-    print_message({message.payload.data(), message.payload.size()}, Style::warning);
+    const bool is_error = message.level >= spdlog::level::err;
+    const bool is_first = !launch.rank || launch.rank->rank == 0;  // others would warn of the same
+    if (!is_error && !is_first) return;
+    print_message({message.payload.data(), message.payload.size()},
+                  is_error ? Style::error : Style::warning);
   }
   void flush_() override { std::fflush(stderr); }
 };

@@ -150,7 +150,10 @@ void StepExecutor::run_placeholder(double learning_rate) {
     run_micro_step(step_phase(micro, count), /*is_last=*/micro + 1 == count);
   }
   optimizer_->update(random_);
-  if (exchange_) exchange_losses();
+  if (exchange_) {
+    launch(Fill{.out = losses_}, stream_);
+    exchange_losses();
+  }
   memory.finish();
   optimizer_->set_steps(done);
   stream_.synchronize();

@@ -5,6 +5,5 @@
 namespace spool::cuda {
 
 void log_warning(const std::string& text) { logger().warn("{}", text); }
-void log_error(const std::string& text) { logger().error("{}", text); }
 
 }  // namespace spool::cuda

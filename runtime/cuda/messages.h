@@ -7,6 +7,5 @@
 namespace spool::cuda {
 
 void log_warning(const std::string&);
-void log_error(const std::string&);
 
 }  // namespace spool::cuda

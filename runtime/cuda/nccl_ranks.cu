@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "spool/runtime/cuda/arena_memory.h"
 #include "spool/runtime/cuda/device.h"
@@ -18,13 +20,20 @@
 #include "spool/runtime/cuda/nccl_functions.cuh"
 #include "spool/runtime/cuda/pieces.cuh"
 #include "spool/runtime/ranks/packing.h"
+#include "spool/runtime/ranks/watchdog.h"
 #include "spool/runtime/trace.h"
 
 namespace spool {
 namespace cuda {
 namespace {
 
-constexpr double watch_period = 0.1, patience_with_host = 5;  // seconds
+std::string words_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
 
 class NcclRanks final : public Communicator {
  public:
@@ -56,25 +65,19 @@ class NcclRanks final : public Communicator {
   void move(const char* name, const Messages& out, const Messages& in, double) override {
     host_->move_now(name, out, in);
   }
-  void end_others(const std::string& why) override {
-    host_came_back_ = true;
-    stops_.notify_all();
-    end_others_of(*host_, why);
-  }
+  void end_others(const std::string& why) override;
 
   void make_communicator();
   void exchange_once();
   void call(const char* name, Pattern, const std::byte* send, std::byte* receive, size_t piece,
             cudaStream_t);
-  void wait_for(ncclResult_t, const char* call);
+  void make_call(const char* name, const std::function<ncclResult_t()>&);
   void wait_while_under_way(ncclResult_t, const char* call);
   [[noreturn]] void fail_with(ncclResult_t, const char* call);
-  void watch();
-  void end_watching();
-  void check_exchanges(double waited, const char* name);
-  void end_device_work(const std::exception_ptr&);
-  void throw_if_ended();
+  void look(double passed);
+  void throw_if_ended() const { watchdog_.rethrow(); }
   void abort();
+  void leave();
 
   const std::shared_ptr<Communicator> host_;
   const int device_;
@@ -84,14 +87,13 @@ class NcclRanks final : public Communicator {
   ExchangeProgress progress_;
   // Of the first exchanges, which tell nothing, and of all that were forgotten.
   unsigned long long nanoseconds_before_ = 0, sent_before_ = 0;
-  std::atomic<bool> is_aborted_ = false, host_came_back_ = false;
-
-  std::mutex mutex_;  // of what follows, and of calls on the communicator
-  std::condition_variable stops_;
-  bool is_over_ = false;
-  std::function<void(std::exception_ptr)> fail_stream_;
-  std::exception_ptr error_;  // for which the watcher ended the device's work
-  std::thread watcher_;
+  bool is_refusal_said_ = false;
+  std::mutex calls_;                           // of the communicator, which has one at a time
+  std::atomic<const char*> called_ = nullptr;  // the call that the host waits in
+  std::atomic<unsigned> calls_begun_ = 0;
+  unsigned last_begun_ = 0;  // of the watchdog's looks, and the seconds since another was begun
+  double waited_ = 0;
+  Watchdog watchdog_;
 };
 
 // The memory of an arena, as one window of all ranks.
@@ -100,22 +102,23 @@ class NcclRanks::Window {
   Window(NcclRanks& ranks, const ArenaMemory& memory) : ranks_(ranks) {
     check(memory.why_not_shared().empty(),
           "ranks on GPUs need memory that they can share: ", memory.why_not_shared());
-    ranks.wait_for(
-        ranks.nccl_.CommWindowRegister(ranks.communicator_, memory.data(), memory.reserved(),
-                                       &window_, NCCL_WIN_COLL_SYMMETRIC),
-        "ncclCommWindowRegister");
-    if (!window_ && ranks.rank() == 0) {
+    ranks.make_call("ncclCommWindowRegister", [&] {
+      return ranks.nccl_.CommWindowRegister(ranks.communicator_, memory.data(), memory.reserved(),
+                                            &window_, NCCL_WIN_COLL_SYMMETRIC);
+    });
+    if (!window_ && ranks.rank() == 0 && !std::exchange(ranks.is_refusal_said_, true)) {
       log_warning(
           "NCCL takes no window of the GPUs' memory here, so exchanges go through its own "
           "buffers, on multiprocessors, and take longer");
     }
   }
   ~Window() {
-    if (!window_ || ranks_.is_aborted_) return;
+    if (!window_) return;
     try {
-      ranks_.wait_for(ranks_.nccl_.CommWindowDeregister(ranks_.communicator_, window_),
-                      "ncclCommWindowDeregister");
-    } catch (const Error&) {  // another rank ended; the communicator will be aborted
+      ranks_.make_call("ncclCommWindowDeregister", [&] {
+        return ranks_.nccl_.CommWindowDeregister(ranks_.communicator_, window_);
+      });
+    } catch (const Error&) {  // the communicator is aborted
     }
   }
   Window(const Window&) = delete;
@@ -129,52 +132,67 @@ class NcclRanks::Window {
 NcclRanks::NcclRanks(std::shared_ptr<Communicator> host, int device)
     : Communicator(host->rank(), host->size()),
       host_(std::move(host)),
-      device_(made_current(device)) {
+      device_(made_current(device)),
+      watchdog_({.look = [this](double passed) { look(passed); },
+                 .abort = [this] { abort(); },
+                 .say =
+                     [this](const std::exception_ptr& error) {
+                       say_last_words(rank(), error);
+                       end_others_of(*host_, words_of(error));
+                     }}) {
   try {
     const size_t free = cuda_device(device).free_bytes;
     make_communicator();
-    watcher_ = std::thread([this] { watch(); });
     exchange_once();
     taken_bytes_ = free - std::min(free, cuda_device(device).free_bytes);
   } catch (...) {
-    if (communicator_) abort();
-    end_watching();
-    if (error_) std::rethrow_exception(error_);  // of which the other is a consequence
-    throw;
+    watchdog_.end(std::current_exception());
+    throw_if_ended();  // what came first, of which the other is a consequence
   }
-}
-
-void NcclRanks::end_watching() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-  }
-  stops_.notify_all();
-  if (watcher_.joinable()) watcher_.join();
 }
 
 NcclRanks::~NcclRanks() {
-  end_watching();
-  if (is_aborted_) return;
-  try {
-    check(std::uncaught_exceptions() == 0, "another error ends the ranks");
-    wait_for(nccl_.CommFinalize(communicator_), "ncclCommFinalize");
-    wait_for(nccl_.CommDestroy(communicator_), nullptr);
-  } catch (const Error&) {
-    abort();
+  const bool is_well = std::uncaught_exceptions() == 0 && !watchdog_.has_ended();
+  if (is_well) {
+    leave();
+    return;
   }
+  watchdog_.end(std::make_exception_ptr(
+      Error(ErrorKind::device, "it ended by an error, and its GPU does not let go of exchanges")));
+}
+
+// None leaves while the watchdog of another looks after it.
+void NcclRanks::leave() {
+  watchdog_.stop_looking();
+  try {
+    host_->gather("the end of the ranks", "");
+    const Deadline deadline(Watchdog::patience, [this] {
+      say_last_words(rank(), std::make_exception_ptr(Error(
+                                 ErrorKind::device, "NCCL does not end the ranks' communicator")));
+    });
+    make_call("ncclCommFinalize", [&] { return nccl_.CommFinalize(communicator_); });
+    make_call(nullptr, [&] { return nccl_.CommDestroy(std::exchange(communicator_, nullptr)); });
+  } catch (const Error&) {
+    watchdog_.end(std::current_exception());
+  }
+}
+
+void NcclRanks::end_others(const std::string& why) {
+  end_others_of(*host_, why);
+  const std::exception_ptr current = std::current_exception();
+  watchdog_.end(current ? current : std::make_exception_ptr(Error(ErrorKind::device, why)));
 }
 
 void NcclRanks::make_communicator() {
   ncclUniqueId id{};
-  if (rank() == 0) wait_for(nccl_.GetUniqueId(&id), "ncclGetUniqueId");
+  if (rank() == 0) make_call("ncclGetUniqueId", [&] { return nccl_.GetUniqueId(&id); });
   const std::string first =
       gather("NCCL's id", {reinterpret_cast<const char*>(&id), rank() == 0 ? sizeof id : 0})
           .front();
   std::memcpy(&id, first.data(), sizeof id);
   ncclConfig_t config = config_of_ranks();
-  wait_for(nccl_.CommInitRankConfig(&communicator_, size(), id, rank(), &config),
-           "ncclCommInitRankConfig");
+  make_call("ncclCommInitRankConfig",
+            [&] { return nccl_.CommInitRankConfig(&communicator_, size(), id, rank(), &config); });
 }
 
 // So that NCCL takes what memory it takes before the device is asked for what is free.
@@ -222,18 +240,9 @@ std::function<void()> NcclRanks::measured_exchange(size_t bytes) {
   };
 }
 
-// After the watcher ended what waited on the device, which looks as if it had been done.
-void NcclRanks::throw_if_ended() {
-  const std::lock_guard lock(mutex_);
-  if (error_) std::rethrow_exception(error_);
-}
-
 std::shared_ptr<void> NcclRanks::open(Stream& of_device) {
   auto& stream = static_cast<CudaStream&>(of_device);
-  {
-    const std::lock_guard lock(mutex_);
-    fail_stream_ = stream.failure();
-  }
+  watchdog_.at_end(stream.failure());
   throw_if_ended();
   return std::make_shared<Window>(*this, arena_memory(stream));
 }
@@ -273,107 +282,75 @@ void NcclRanks::call(const char* name, Pattern pattern, const std::byte* send, s
                      size_t piece, cudaStream_t stream) {
   const bool gathers = pattern == Pattern::all_gather;
   const auto function = gathers ? nccl_.AllGather : nccl_.AlltoAll;
-  std::unique_lock lock(mutex_);
-  if (error_) std::rethrow_exception(error_);
-  const ncclResult_t status = function(send, receive, piece, ncclUint8, communicator_, stream);
-  lock.unlock();
-  wait_for(status, name);
+  make_call(name, [&] { return function(send, receive, piece, ncclUint8, communicator_, stream); });
 }
 
-// Calls on the communicator return at once.  Of the last there is nothing to ask.  After one that
-// does not end well, no other may be made.
-void NcclRanks::wait_for(ncclResult_t status, const char* call) {
+// Calls return at once, and are then asked for; of the last there is nothing to ask.  After one
+// that does not end well, no other may be made.
+void NcclRanks::make_call(const char* name, const std::function<ncclResult_t()>& begin) {
+  ++calls_begun_;
+  called_ = name;
   try {
-    wait_while_under_way(status, call);
-  } catch (const Error&) {
-    if (communicator_) abort();
+    std::unique_lock lock(calls_);
+    throw_if_ended();
+    const ncclResult_t status = begin();
+    lock.unlock();
+    wait_while_under_way(status, name);
+  } catch (...) {
+    called_ = nullptr;
+    watchdog_.end(std::current_exception());
     throw;
   }
+  called_ = nullptr;
 }
 
 void NcclRanks::wait_while_under_way(ncclResult_t status, const char* call) {
-  const double begin = host_clock();
   while (status == ncclInProgress && call) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
-    {
-      const std::lock_guard lock(mutex_);
-      check(!is_aborted_, "NCCL was ended while ", call, " was under way");
-      const ncclResult_t asked = nccl_.CommGetAsyncError(communicator_, &status);
-      if (asked != ncclSuccess) status = asked;
-    }
-    if (status == ncclInProgress) host_->check_others(call, host_clock() - begin);
+    const std::lock_guard lock(calls_);
+    throw_if_ended();
+    const ncclResult_t asked = nccl_.CommGetAsyncError(communicator_, &status);
+    if (asked != ncclSuccess) status = asked;
   }
   if (status != ncclSuccess && status != ncclInProgress) fail_with(status, call);
 }
 
 void NcclRanks::fail_with(ncclResult_t status, const char* call) {
-  const bool is_there = communicator_ && !is_aborted_;
-  const char* const last = is_there ? nccl_.GetLastError(communicator_) : nullptr;
+  const char* const last = communicator_ ? nccl_.GetLastError(communicator_) : nullptr;
   spool::fail(ErrorKind::device, "NCCL: ", call ? call : "the last call", ": ",
               nccl_.GetErrorString(status), last && *last ? sentence(" (", last, ")") : "",
               "; NCCL_DEBUG=WARN in the environment shows more");
 }
 
-void NcclRanks::watch() {
-  unsigned last_begun = 0;
-  double waited = 0, last_look = host_clock();
-  std::unique_lock lock(mutex_);
-  while (!stops_.wait_for(lock, std::chrono::duration<double>(watch_period),
-                          [&] { return is_over_; })) {
-    const ExchangeProgress::Reading now = progress_.read();
-    // Not the time in which this process itself was stopped.
-    const double elapsed = std::min(host_clock() - last_look, 2 * watch_period);
-    last_look = host_clock();
-    waited = now.begun != last_begun || now.begun == now.ended ? 0 : waited + elapsed;
-    last_begun = now.begun;
-    if (now.begun == now.ended) continue;
-    lock.unlock();
-    try {
-      check_exchanges(waited, now.name);
-    } catch (const Error&) {
-      return end_device_work(std::current_exception());
-    }
-    lock.lock();
-  }
-}
-
-void NcclRanks::check_exchanges(double waited, const char* name) {
-  host_->check_others(name, waited);
+// After what the device waits in, and what the host waits in, where NCCL waits for other ranks.
+void NcclRanks::look(double passed) {
+  const ExchangeProgress::Reading now = progress_.read();
+  const char* const called = called_;
+  const char* const name = now.begun != now.ended ? now.name : called;
+  const unsigned begun = now.begun + calls_begun_;
+  waited_ = begun != last_begun_ || !name ? 0 : waited_ + passed;
+  last_begun_ = begun;
+  if (!name) return;
+  host_->check_others(name, waited_);
   ncclResult_t status = ncclSuccess;
-  const std::lock_guard lock(mutex_);
-  const ncclResult_t asked = nccl_.CommGetAsyncError(communicator_, &status);
-  if (asked != ncclSuccess) status = asked;
-  if (status != ncclSuccess && status != ncclInProgress) fail_with(status, name);
-}
-
-// The host, which may wait for the device, then finds the error, and ends the ranks.
-void NcclRanks::end_device_work(const std::exception_ptr& error) {
   {
-    const std::lock_guard lock(mutex_);
-    error_ = error;
-    if (fail_stream_) fail_stream_(error);
+    const std::unique_lock lock(calls_, std::try_to_lock);  // which a call that hangs may have
+    if (!lock || !communicator_) return;
+    const ncclResult_t asked = nccl_.CommGetAsyncError(communicator_, &status);
+    if (asked != ncclSuccess) status = asked;
   }
-  abort();
-  std::unique_lock lock(mutex_);
-  const bool is_back = stops_.wait_for(lock, std::chrono::duration<double>(patience_with_host),
-                                       [&] { return is_over_ || host_came_back_; });
-  if (is_back) return;
-  try {
-    std::rethrow_exception(error);
-  } catch (const RankEnded& e) {
-    if (e.loss() != RankLoss::another_tells) log_error(e.what());
-    end_others_of(*host_, e.what());
-  } catch (const std::exception& e) {
-    log_error(e.what());
-    end_others_of(*host_, e.what());
+  if (status == ncclSuccess || status == ncclInProgress) return;
+  // A link fails, too, as another rank ends, which that one tells at once.
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    host_->check_others(name, waited_);
   }
-  ::_exit(1);
+  fail_with(status, name);
 }
 
 void NcclRanks::abort() {
-  const std::lock_guard lock(mutex_);
-  if (is_aborted_.exchange(true)) return;
-  (void)nccl_.CommAbort(communicator_);
+  const std::lock_guard lock(calls_);
+  if (communicator_) (void)nccl_.CommAbort(communicator_);
 }
 
 }  // namespace

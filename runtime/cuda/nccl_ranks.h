@@ -6,9 +6,9 @@
 // (NVIDIA, NCCL user guide, "Device memory windows" and "Zero-CTA").  All else goes through another
 // communicator, of the host.
 //
-// A thread watches: when another rank ends or does not come to an exchange, or NCCL reports an
-// error, it aborts what waits on the device.  If the host then does not come back from the device
-// within seconds, it says why, and ends the process.
+// A thread watches (ranks/watchdog.h): when this rank or another ends, or one does not come to an
+// exchange, or NCCL reports an error, it aborts what waits on the device.  If the host then does
+// not let go of the ranks within seconds, it says why, and ends the process.
 
 #include <memory>
 

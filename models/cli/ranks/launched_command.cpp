@@ -8,6 +8,7 @@
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/ranks/run_ranks.h"
+#include "spool/runtime/ranks/watchdog.h"
 
 namespace spool {
 namespace {
@@ -31,11 +32,11 @@ int end_with_others(const LaunchedRank& own, const RankWork& work, const RankEnd
   return 1;
 }
 
-int run_as_rank(const LaunchedRank& launched, const MeetingPlace& place, const RankWork& work) {
-  std::shared_ptr<Communicator> own;
+// By an error of this rank or another: the exit code, unless it is this rank's to say, and thrown.
+int end_by(const std::exception_ptr& why, const LaunchedRank& launched, const RankWork& work,
+           Communicator* own) {
   try {
-    own = join_others(launched, place, work);
-    return work.run(own);
+    std::rethrow_exception(why);
   } catch (const RankEnded& e) {
     // The one that says why an end began has told the others.
     if (own && e.loss() != RankLoss::another_tells) own->fail(e.what());
@@ -48,6 +49,23 @@ int run_as_rank(const LaunchedRank& launched, const MeetingPlace& place, const R
     const auto* const error = dynamic_cast<const Error*>(&e);
     if (own->rank() == 0 || !error) throw;
     throw Error(error->kind(), words_of_rank(own->rank(), e.what()), error->fields());
+  }
+}
+
+int run_as_rank(const LaunchedRank& launched, const MeetingPlace& place, const RankWork& work) {
+  std::shared_ptr<Communicator> own;
+  try {
+    own = join_others(launched, place, work);
+    set_last_words([&](int, const std::exception_ptr& error) {
+      try {
+        end_by(error, launched, work, own.get());
+      } catch (const std::exception& e) {
+        logger().error("{}", e.what());
+      }
+    });
+    return work.run(own);
+  } catch (...) {
+    return end_by(std::current_exception(), launched, work, own.get());
   }
 }
 

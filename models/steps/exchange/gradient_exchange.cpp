@@ -18,6 +18,16 @@ std::byte* data_of(const Tensor& t) { return t ? t.view().data() : nullptr; }
 
 Range stretch(int64_t begin, int64_t size) { return {begin, begin + size}; }
 
+// Waits for exchanges, and then for the compute stream, which may have freed what they read.
+void finish(Stream& queue, Stream& compute) noexcept {
+  for (Stream* s : {&queue, &compute}) {
+    try {
+      s->synchronize();
+    } catch (...) {  // as after a step that failed
+    }
+  }
+}
+
 }  // namespace
 
 GradientExchange::GradientExchange(std::vector<Parameter*> parameters, Stream& stream, int stage,
@@ -221,8 +231,13 @@ void GradientExchange::gather(const char* name,
     piece = std::max(piece, bytes);
   }
   const Tensor workspace = workspace_for(piece);
-  enqueue({.name = name, .piece = piece, .workspace = data_of(workspace)}, of);
-  compute_.wait(queue_->record());
+  try {
+    enqueue({.name = name, .piece = piece, .workspace = data_of(workspace)}, of);
+    compute_.wait(queue_->record());
+  } catch (...) {
+    finish(*queue_, compute_);  // before the workspace is freed
+    throw;
+  }
 }
 
 void GradientExchange::enqueue(Exchange exchange,
@@ -324,15 +339,8 @@ void GradientExchange::free_gradients() {
 }
 
 void GradientExchange::abandon() noexcept {
-  if (!flights_.empty()) {
-    for (Stream* s : {&compute_, queue_.get()}) {
-      try {
-        s->synchronize();
-      } catch (...) {
-      }
-    }
-    flights_.clear();
-  }
+  finish(*queue_, compute_);
+  flights_.clear();
   others_ = workspace_ = {};
   free_gradients();
 }

@@ -1,15 +1,19 @@
 // Trains a small transformer on ranks that are processes with a GPU each, as one of them.
 // nccl_test.py starts it with a stage of ZeRO, a type, the number of micro-batches of a step, where
-// the optimizer's state is, whether steps are graphs, and what befalls rank 1 in the second step,
-// which may die or hang.  Prints the peak that the rank reached, the one that was foretold, and a
-// hash of what it trained.
+// the optimizer's state is, whether steps are graphs, and what befalls rank 1: it never arrives at
+// the others' exchanges, or dies or hangs in the second step; or all come late at times.  Prints
+// the peak that the rank reached, the bytes that it gave, what was foretold of both, and a hash of
+// what it trained.
 
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <string>
+#include <thread>
 
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/machines/machine.h"
@@ -35,6 +39,22 @@ struct GpuRun {
 void befall(const std::string& fate) {
   if (fate == "dies") std::raise(SIGKILL);
   if (fate == "hangs") std::raise(SIGSTOP);
+}
+
+void come_late_at_times() {
+  static std::mt19937 random(std::random_device{}());
+  const auto milliseconds = std::uniform_int_distribution(-10, 20)(random);
+  if (milliseconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
+// What a rank gives to others in the exchanges of a rehearsed step.
+size_t foretold_sent(const StepDescription& step, const StepPlans& plans, const Machine& machine) {
+  size_t bytes = 0;
+  for (const TraceSpan& span : rehearse_step(step, plans, machine, {.trace = true}).trace) {
+    const bool is_exchange = span.lane == TraceLane::exchange && span.activity == Activity::host;
+    bytes += is_exchange ? span.bytes : 0;
+  }
+  return bytes;
 }
 
 GpuRun run_of(char** words, int ranks) {
@@ -70,6 +90,7 @@ void train(const GpuRun& run, const std::shared_ptr<Communicator>& ranks, const 
     const int64_t targets = run.config.accumulate * run.sizes.batch * run.sizes.tokens;
     executor.run({.number = number, .learning_rate = 0.01, .targets = targets}, [&](int64_t micro) {
       if (number == 1 && ranks->rank() == 1) befall(run.fate);
+      if (run.fate == "delays") come_late_at_times();
       model.upload(run.config.accumulate * number + micro);
     });
     const StepResult result = executor.result();
@@ -81,17 +102,22 @@ void train(const GpuRun& run, const std::shared_ptr<Communicator>& ranks, const 
     hash.add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
   std::printf(
-      "{\"rank\": %d, \"hash\": \"%llx\", \"peak\": %zu, \"foretold\": %zu, \"sent\": %zu}\n",
+      "{\"rank\": %d, \"hash\": \"%llx\", \"peak\": %zu, \"foretold\": %zu, \"sent\": %zu, "
+      "\"foretold_sent\": %zu}\n",
       ranks->rank(), static_cast<unsigned long long>(hash.state()), stream->memory().peak,
-      report.memory.peak, ranks->sent() - before);
+      report.memory.peak, ranks->sent() - before, steps * foretold_sent(step, plans, machine));
 }
 
 int train_as_rank(char** words) {
   const auto launched = rank_of_launcher();
   const int rank = launched ? launched->rank : 0, size = launched ? launched->size : 1;
   const auto host = launched ? ranks_of_launcher() : ranks_of_threads(1).front();
-  if (words[5] == std::string("hangs")) set_rank_timeout(/*seconds=*/3);
+  const std::string fate = words[5];
+  if (fate != "none" && fate != "delays") set_rank_timeout(/*seconds=*/3);
+  set_logger(spdlog::stderr_logger_mt("ranks"));
+  logger().set_pattern("%v");
   try {
+    if (fate == "never arrives" && rank == 1) std::raise(SIGSTOP);
     const Device device = gpu_of_rank(*host);
     train(run_of(words, size), on_device(host, device), device);
   } catch (const RankEnded& e) {
