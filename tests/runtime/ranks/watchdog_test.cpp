@@ -32,7 +32,7 @@ std::exception_ptr lost(RankLoss loss) {
 
 // Looks that find an error at the first.
 Watchdog::Work work(
-    std::exception_ptr error, std::function<void()> abort = [] {}) {
+    const std::exception_ptr& error, std::function<void()> abort = [] {}) {
   return {.look = [error](double) { std::rethrow_exception(error); },
           .abort = std::move(abort),
           .say = [](const std::exception_ptr& e) { say_last_words(/*rank=*/1, e); }};
