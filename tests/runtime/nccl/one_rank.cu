@@ -10,6 +10,7 @@
 #include "spool/runtime/cuda/nccl_functions.cuh"
 #include "spool/runtime/cuda/stream.h"
 #include "spool/runtime/ranks/run_ranks.h"
+#include "spool/runtime/tensor.h"
 #include "spool/runtime/trace.h"
 
 namespace spool::testing {
@@ -45,6 +46,7 @@ class OneRank::Group {
   }
   ~Group() {
     graph_ = {};
+    bytes_ = {};
     stream_.reset();
     if (comm_) (void)nccl().CommAbort(comm_);
   }
@@ -55,7 +57,10 @@ class OneRank::Group {
     need(stream_ != nullptr, "there is no arena");
     return *stream_;
   }
-  std::byte* given() const { return cuda::arena_memory(stream()).data(); }
+  std::byte* given() const {
+    need(static_cast<bool>(bytes_), "there is no arena");
+    return bytes_.view().data();
+  }
   std::byte* taken() const { return given() + piece_bytes; }
   std::byte* gathered() const { return taken() + piece_bytes; }
 
@@ -63,6 +68,7 @@ class OneRank::Group {
     stream_ = std::make_unique<CudaStream>(device_, arena_bytes);
     const std::string why_not = cuda::arena_memory(*stream_).why_not_shared();
     check(why_not.empty(), why_not);
+    bytes_ = Tensor({{static_cast<int64_t>(arena_bytes)}, DType::i8}, *stream_);
   }
 
   void add_window() {
@@ -182,6 +188,7 @@ class OneRank::Group {
   int device_;
   ncclComm_t comm_ = nullptr;
   std::unique_ptr<CudaStream> stream_;
+  Tensor bytes_;  // all of its arena
   ncclWindow_t window_ = nullptr;
   Graph graph_;
 };
