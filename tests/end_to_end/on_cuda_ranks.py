@@ -26,10 +26,6 @@ class CudaRanks(OnCuda):
         memory = self.folder / "memory"  # of the emulated GPUs, which processes share
         os.environ["EMULATOR_MEMORY"] = str(memory)
         self.addCleanup(os.environ.pop, "EMULATOR_MEMORY")
-        # What was enqueued before a step failed reads memory that the step has freed meanwhile.
-        options = os.environ.get("ASAN_OPTIONS", "")
-        os.environ["ASAN_OPTIONS"] = options + ":allow_user_poisoning=0"
-        self.addCleanup(os.environ.__setitem__, "ASAN_OPTIONS", options)
 
     def run_on(self, ranks, *words, name=None, steps=4):
         """Trains on these ranks; returns the run's folder."""
