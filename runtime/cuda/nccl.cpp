@@ -62,7 +62,7 @@ Nccl open_nccl_file(const char* file) {
 }
 
 #if SPOOL_NCCL_EMULATED
-Nccl load_nccl() { return {.version = min_nccl}; }
+Nccl load_nccl() { return open_nccl_file(/*file=*/nullptr); }  // it is part of the program
 #elif SPOOL_NCCL
 // Opens the system's library, else the one that came with the header of the build.
 Nccl load_nccl() {
@@ -92,7 +92,7 @@ Nccl open_nccl(std::span<const char* const> files) {
 }
 
 Nccl find_nccl() {
-  if (is_nccl_disabled()) return {.why_not = "SPOOL_NCCL is 0 in the environment"};
+  if (is_nccl_disabled()) return {.why_not = "SPOOL_NCCL is 0 in the environment; unset it"};
   static const Nccl loaded = load_nccl();
   return loaded;
 }

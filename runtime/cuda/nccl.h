@@ -13,7 +13,7 @@ namespace spool {
 constexpr int min_nccl = 22800;  // 10000 major + 100 minor + patch
 
 struct Nccl {
-  void* library = nullptr;  // handle of dlopen(); null where the emulator's is part of the program
+  void* library = nullptr;  // handle of dlopen()
   int version = 0;
   std::string why_not = {};  // why it cannot be used, and what would help; empty if it can
 

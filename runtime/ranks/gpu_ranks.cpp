@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/nccl.h"
@@ -13,17 +14,24 @@
 
 namespace spool {
 
-#if SPOOL_NCCL
+#if SPOOL_CUDA
 namespace {
 
+void check_nccl() {
+  const Nccl found = find_nccl();
+  if (!found) fail(ErrorKind::device, "ranks on GPUs exchange by NCCL: ", found.why_not);
+}
+
+#if SPOOL_NCCL
 // What must differ between ranks, and what must not.
 void compare_gpus(Communicator& host, const CudaDevice& own) {
   std::array<char, 256> machine = {};
   ::gethostname(machine.data(), machine.size() - 1);
   const std::vector<std::string> names = host.gather("names of GPUs", own.name),
                                  gpus = host.gather("GPUs", sentence(machine.data(), own.uuid)),
-                                 libraries = host.gather("NCCL", nccl_in_words()),
-                                 drivers = host.gather("drivers", std::to_string(own.driver));
+                                 libraries = host.gather("versions of NCCL", nccl_in_words()),
+                                 drivers = host.gather("drivers", sentence(own.driver / 1000, ".",
+                                                                           own.driver % 1000 / 10));
   for (size_t r = 1; r < names.size(); ++r) {
     const auto same = [&](const char* what, const std::vector<std::string>& all) {
       check(all[r] == all[0], "rank 0 and rank ", r, " differ in ", what, ": ", all[0], " and ",
@@ -38,6 +46,7 @@ void compare_gpus(Communicator& host, const CudaDevice& own) {
           "process sees");
   }
 }
+#endif
 
 }  // namespace
 #endif
@@ -52,9 +61,15 @@ int gpu_count() {
 
 void check_gpus(int ranks, int gpus) {
 #if SPOOL_CUDA
-  check_setting(ranks <= gpus, {"ranks", "device"}, ranks,
-                " ranks on one machine need as many GPUs, and it has ", gpus,
-                gpus > 0 ? sentence("; start ", gpus, " ranks") : "", ", or choose the device cpu");
+  if (ranks <= gpus) return ranks > 1 ? check_nccl() : void();
+  const bool is_chosen = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (gpus == 0 && !is_chosen) check_device({DeviceType::cuda});  // which says what is missing
+  const std::string fewer =
+      gpus > 0 ? sentence("start ", gpus, gpus > 1 ? " ranks, " : " rank, ") : std::string();
+  fail_setting(ErrorKind::invalid, {"ranks", "device"}, ranks,
+               " ranks on one machine need as many GPUs, and it has ", gpus,
+               is_chosen ? " in CUDA_VISIBLE_DEVICES; name more there, " : "; ", fewer,
+               is_chosen || gpus > 0 ? "or " : "", "choose the device cpu");
 #else
   fail_setting(ErrorKind::device, {"device"},
                "device cuda: this build has no CUDA backend; use the device cpu");
@@ -81,12 +96,14 @@ Device gpu_of_rank([[maybe_unused]] Communicator& ranks) {
 
 std::shared_ptr<Communicator> on_device(std::shared_ptr<Communicator> host, Device device) {
   if (device.type != DeviceType::cuda) return host;
+#if SPOOL_CUDA
+  if (host->size() == 1 && !find_nccl()) return host;
+  check_nccl();
+#endif
   check_device(device);
 #if SPOOL_NCCL
   compare_gpus(*host, cuda_device(device.index));
   return ranks_of_nccl(std::move(host), device.index);
-#elif SPOOL_CUDA
-  fail(ErrorKind::device, find_nccl().why_not);
 #else
   return host;
 #endif

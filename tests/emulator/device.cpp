@@ -50,6 +50,8 @@ Device as_environment_says() {
   if (gpu == "exclusive" || gpu == "busy") d.context = cudaErrorDevicesUnavailable;
   if (gpu == "full") d.context = cudaErrorMemoryAllocation;
   if (gpu == "foreign") d.kernels = cudaErrorNoKernelImageForDevice;
+  if (gpu == "other") d.name = "other emulated GPU";
+  if (gpu == "new_driver") d.driver += 10;
   return d;
 }
 

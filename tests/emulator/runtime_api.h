@@ -108,7 +108,8 @@ struct Device {
 // As the environment says at the start: the devices are those of gpus.h; fails_at is
 // EMULATOR_FAILS_AT; and EMULATOR_GPU may be one that CUDA refuses: "exclusive", as another program
 // has it for itself, by its compute mode; "busy", whatever its mode; "full", without memory for a
-// context; "foreign", not of the architectures that the kernels were compiled for.
+// context; "foreign", not of the architectures that the kernels were compiled for; or "other", of
+// another kind, or "new_driver".
 Device& device();
 
 size_t used_bytes(int device);  // by all processes that share its memory

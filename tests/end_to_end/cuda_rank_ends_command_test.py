@@ -83,17 +83,6 @@ class Ends(CudaRanks):
         self.assertEqual(self.ended(run, within=20), (130, ""))
         self.assertGreater(json.loads((out / "latest" / "run.json").read_text())["step"], 2)
 
-    def test_that_cannot_be_are_refused_in_one_sentence(self):
-        cases = {
-            ("--ranks", 64): ("64 ranks on one machine need as many GPUs, and it has ", "(--ranks, --device)"),
-            ("--ranks", 2, "--ranks-as", "threads"): ("ranks on GPUs are processes"),
-            ("--ranks", 2, "--device", "cuda:1"): ("cuda:1", "CUDA_VISIBLE_DEVICES"),
-        }
-        for words, said in cases.items():
-            self.refused(self.train(*CUDA, *STEP, *words), 1, *said)
-        environment = os.environ | {"SPOOL_NCCL": "0"}
-        self.refused(self.train(*CUDA, *STEP, "--ranks", 2, env=environment), 1, "NCCL", "SPOOL_NCCL is 0")
-
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,7 @@
 // NCCL's functions, over communicators.
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -151,7 +152,8 @@ using namespace emulator::nccl;
 using emulator::sentence;
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  const char* const said = std::getenv("EMULATOR_NCCL_VERSION");
+  *version = said ? std::atoi(said) : NCCL_VERSION_CODE;
   return ncclSuccess;
 }
 

@@ -35,7 +35,7 @@ class OneRank(unittest.TestCase):
 
     def test_without_a_gpu_or_nccl_nothing_is_asked(self):
         self.assertEqual(ask(CUDA_VISIBLE_DEVICES="")[:2], (77, "there is no CUDA device here\n"))
-        self.assertEqual(ask(SPOOL_NCCL="0")[:2], (77, "SPOOL_NCCL is 0 in the environment\n"))
+        self.assertEqual(ask(SPOOL_NCCL="0")[:2], (77, "SPOOL_NCCL is 0 in the environment; unset it\n"))
 
     def test_a_no_says_what_it_means(self):
         status, lines, answers = ask(EMULATOR_NCCL="no_windows")

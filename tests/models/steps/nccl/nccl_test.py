@@ -163,9 +163,39 @@ class NcclTest(unittest.TestCase):
         said = Ranks(self, 2, CUDA_VISIBLE_DEVICES="0").sentences(0, 1)
         self.assertIn("rank 0 and rank 1 have the same GPU", "".join(said))
 
+    @unittest.skipUnless(EMULATED, "these GPUs are as they are")
+    def test_ranks_whose_machines_differ_are_refused(self):
+        for (name, value), differ in {
+            ("EMULATOR_GPU", "other"): "in their GPUs: emulated GPU and other emulated GPU",
+            ("EMULATOR_GPU", "new_driver"): "in the driver of CUDA: 13.0 and 13.1",
+            ("EMULATOR_NCCL_VERSION", "23004"): "in their NCCL: NCCL 2.28.9 and NCCL 2.30.4",
+        }.items():
+            said = Ranks(self, 3, of_rank_1={name: value}).sentences(0, 1, 2)
+            self.assertEqual({line.split(": ", 1)[1] for line in said},
+                             {f"rank 0 and rank 1 differ {differ}; ranks on GPUs of one kind, with the same software, can train "
+                              "together"})
+
+    @unittest.skipUnless(EMULATED, "these GPUs are as they are")
+    def test_a_rank_without_nccl_or_a_gpu_is_refused(self):
+        for (name, value), words in {
+            ("SPOOL_NCCL", "0"): "ranks on GPUs exchange by NCCL: SPOOL_NCCL is 0 in the environment; unset it$",
+            ("EMULATOR_NCCL_VERSION", "22705"): "ranks on GPUs exchange by NCCL: NCCL here is 2.27.5, and Spool needs 2.28 or a "
+                                                "newer version 2; install ",
+            ("CUDA_VISIBLE_DEVICES", ""): "2 ranks on one machine need as many GPUs, and it has 0 in CUDA_VISIBLE_DEVICES; name "
+                                          "more there, or choose the device cpu",
+        }.items():
+            said = Ranks(self, 2, of_rank_1={name: value}).sentences(0, 1)
+            self.assertEqual(len(said), 1, said)
+            self.assertRegex(said[0], f"^rank 1: {words}")
+
+    def test_one_rank_needs_no_nccl(self):
+        (without,), said = Ranks(self, 1, accumulate=2, SPOOL_NCCL="0").results()
+        self.assertEqual((without["hash"], said), (self.trained(1, accumulate=2), ""))
+
     def test_more_ranks_than_gpus_are_refused(self):
         said = Ranks(self, 3, CUDA_VISIBLE_DEVICES="0,1").sentences(0, 1, 2)
-        self.assertIn("3 ranks on one machine need as many GPUs, and it has 2; start 2 ranks", "".join(said))
+        self.assertIn("3 ranks on one machine need as many GPUs, and it has 2 in CUDA_VISIBLE_DEVICES; name more there, start 2 "
+                      "ranks, or choose the device cpu", "".join(said))
 
 
 if __name__ == "__main__":
