@@ -59,7 +59,7 @@ int gpu_count() {
 #endif
 }
 
-void check_gpus(int ranks, int gpus) {
+void check_gpus([[maybe_unused]] int ranks, [[maybe_unused]] int gpus) {
 #if SPOOL_CUDA
   if (ranks <= gpus) return ranks > 1 ? check_nccl() : void();
   const bool is_chosen = std::getenv("CUDA_VISIBLE_DEVICES");
