@@ -9,6 +9,7 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/sum_ranks.h"
 #include "spool/models/steps/exchange/buckets_choice.h"
+#include "spool/models/steps/exchange/same_steps.h"
 
 namespace spool {
 namespace {
@@ -29,7 +30,9 @@ std::unique_ptr<GradientExchange> make_exchange(StepModel& model, const StepConf
         "divided among ", ranks, " ranks");
   check(0 <= config.zero && config.zero <= GradientExchange::max_stage, "there is no stage ",
         config.zero, " of ZeRO here, but 0, 1 and 2");
-  return std::make_unique<GradientExchange>(model.parameters().trainable(), stream, config.zero,
+  const std::vector<Parameter*> trained = model.parameters().trainable();
+  check_same_steps(trained, config, plans, stream);
+  return std::make_unique<GradientExchange>(trained, stream, config.zero,
                                             buckets_in_flight(plans.step));
 }
 

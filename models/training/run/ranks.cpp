@@ -89,8 +89,9 @@ void compare_values(const std::string& what, const json& first, const json& othe
       if (!first.contains(name)) compare_values(sentence(what, " ", name), json(), value, rank);
     }
   }
-  fail(ErrorKind::invalid, "rank 0 and rank ", rank, " differ in", what, ": ", excerpt(first),
-       " and ", excerpt(other));
+  const auto said = [](const json& v) { return v.is_null() ? "none" : sentence(excerpt(v)); };
+  fail(ErrorKind::invalid, "rank 0 and rank ", rank, " differ in", what, ": ", said(first), " and ",
+       said(other), "; all ranks of a run need the same");
 }
 
 void compare(const RunSetup& run, const json& own) {

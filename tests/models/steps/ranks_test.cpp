@@ -219,6 +219,35 @@ TEST(Ranks, HaveTheSameBitsWhereNothingButPaddingOfARowIsOnTheHost) {
   } while (padded > 0);
 }
 
+TEST(Ranks, WhoseStepsDifferAreRefusedBeforeTheFirst) {
+  const auto expect_refused = [](const std::string& what, const auto& change) {
+    const auto make = [&](const std::shared_ptr<Communicator>& own) {
+      TransformerSizes of = sizes;
+      StepConfig config{.accumulate = 4, .ranks = 2};
+      StepPlans plans;
+      if (own->rank() == 1) change(of, config, plans);
+      CpuStream stream(size_t{64} << 20, 1);
+      stream.join(own);
+      Transformer model(of, stream);
+      const StepExecutor executor(model, config, plans, stream);
+    };
+    const std::string said = "rank 0 and rank 1 differ in " + what;
+    expect_error(ErrorKind::invalid, {said.c_str(), "; all ranks of a run need the same"},
+                 [&] { run_ranks(2, make); });
+  };
+  expect_refused("trained parameters: ", [](auto& of, auto&, auto&) { of.layers = 1; });
+  expect_refused("type of parameters: f32 and bf16",
+                 [](auto&, auto& config, auto&) { config.dtype = DType::bf16; });
+  expect_refused("micro-batches of a step: 4 and 8",
+                 [](auto&, auto& config, auto&) { config.accumulate = 8; });
+  expect_refused("stage of ZeRO: 2 and 0", [](auto&, auto& config, auto&) { config.zero = 0; });
+  expect_refused(
+      "place of the optimizer's state: device and streamed",
+      [](auto&, auto&, auto& plans) { plans.step.optimizer_state = OptimizerState::streamed; });
+  expect_refused("buckets in flight: ",
+                 [](auto&, auto&, auto& plans) { plans.step.buckets_in_flight = 3; });
+}
+
 TEST(Ranks, OneThatFailsEndsTheOthers) {
   const auto fails = [&](const std::shared_ptr<Communicator>& own) {
     CpuStream stream(size_t{64} << 20, 1);

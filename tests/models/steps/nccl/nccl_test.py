@@ -30,7 +30,7 @@ class Ranks:
     """Processes that train together."""
 
     def __init__(self, test, count, stage=2, dtype="f32", accumulate=12, state="device", graph="graph",
-                 fate="none", of_rank_1=None, **more):
+                 fate="none", of_rank_1=None, words_of_rank_1=None, **more):
         words = [PROGRAM, str(stage), dtype, str(accumulate), state, graph, fate]
         job = f"nccl_test-{os.getpid()}-{time.monotonic_ns()}"
         self.running = []
@@ -39,7 +39,8 @@ class Ranks:
             env = os.environ | {"EMULATOR_DEVICES": "4"} | more | (of_rank_1 or {} if rank == 1 else {})
             if count > 1:
                 env |= {"SPOOL_RANK": str(rank), "SPOOL_RANKS": str(count), "SPOOL_MEETING": job}
-            self.running.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            own = [(words_of_rank_1 or {}).get(word, word) if rank == 1 else word for word in words]
+            self.running.append(subprocess.Popen(own, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                                  text=True))
 
     def kill(self):
@@ -187,6 +188,21 @@ class NcclTest(unittest.TestCase):
             said = Ranks(self, 2, of_rank_1={name: value}).sentences(0, 1)
             self.assertEqual(len(said), 1, said)
             self.assertRegex(said[0], f"^rank 1: {words}")
+
+    def test_ranks_whose_steps_differ_are_refused_before_the_first(self):
+        same = "; all ranks of a run need the same"
+        graphs = same + ", as StepRequest::graph and SPOOL_CUDA_SYNC in the environment say"
+        cases = [
+            ({"words_of_rank_1": {"graph": "no graph"}}, "graphs of steps: captured and not captured" + graphs),
+            ({"of_rank_1": {"SPOOL_CUDA_SYNC": "1"}}, "graphs of steps: captured and not captured" + graphs),
+            ({"words_of_rank_1": {"2": "1"}}, "stage of ZeRO: 2 and 1" + same),
+            ({"words_of_rank_1": {"12": "24"}}, "micro-batches of a step: 12 and 24" + same),
+            ({"words_of_rank_1": {"f32": "bf16"}}, "type of parameters: f32 and bf16" + same),
+            ({"words_of_rank_1": {"device": "streamed"}}, "place of the optimizer's state: device and streamed" + same),
+        ]
+        for differs, words in cases:
+            said = Ranks(self, 2, **differs).sentences(0, 1)
+            self.assertEqual({line.split(": ", 1)[1] for line in said}, {f"rank 0 and rank 1 differ in {words}"})
 
     def test_one_rank_needs_no_nccl(self):
         (without,), said = Ranks(self, 1, accumulate=2, SPOOL_NCCL="0").results()
