@@ -359,6 +359,13 @@ class RankProcesses(Folder):
         nowhere = self.words(self.out, "--data", self.folder / "nowhere.txt")
         self.refused_once(other(nowhere), 1, "rank 1: ", "nowhere.txt")
 
+    def test_on_gpus_that_there_are_not_are_refused(self):
+        without_cuda = "cuda: not in this build" in spool("--version")[1]
+        missing = "64 ranks on one machine need as many GPUs, and it has|there is no (NVIDIA driver|CUDA device) here"
+        result = self.train("--accumulate", 64, "--ranks", 64, "--device", "cuda")
+        self.refused(result, 1, "the device cpu")
+        self.assertRegex(result[2], "this build has no CUDA backend" if without_cuda else missing)
+
     def test_of_no_launcher_are_refused(self):
         self.refused(self.train("--meet", "node:1234"), 1, "--meet", "launcher")
         self.refused(self.train("--ranks-as", "processes"), 1, "--ranks-as", "--ranks")
