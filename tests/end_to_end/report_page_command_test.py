@@ -1,6 +1,10 @@
-"""The pages of reports as a browser draws them: what is drawn is what their JSON says."""
+"""The pages of reports as a browser draws them: what is drawn is what their JSON says.
+
+With SPOOL_NIGHTLY=1 of models with all their layers; else of a few.
+"""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -13,7 +17,15 @@ from commands import PROGRAM, PROSE, SHAPE, SKIPPED, main, spool
 from report_pages import page_with, report_in
 
 WIDTHS = [1280, 760, 375]
+NIGHTLY = os.environ.get("SPOOL_NIGHTLY") == "1"
 H200 = "--model gpt2-124m --machine h200 --batch 16 --seq 1024".split()
+LARGE = "--model gpt2-1558m --machine h200".split()
+if NIGHTLY:
+    BUDGET, OF_MICRO_BATCHES, OF_LARGE = "6GiB", "8GiB", "40GiB"
+else:  # a plan of fewer layers has as many kinds of lines, and a frontier is searched much sooner
+    H200 += ["--layers", "3"]
+    LARGE += ["--layers", "8"]
+    BUDGET, OF_MICRO_BATCHES, OF_LARGE = "1500MiB", "1700MiB", "4GiB"
 HOSTILE = "</script><img src=x onerror=alert(1)><b>&amp;\u2028\u202e'\"`"
 
 
@@ -41,7 +53,8 @@ class Pages(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         cls.out = pathlib.Path(cls.folder.name)
         cls.browser = cls.enterClassContext(chromium.Chromium(chromium.find()))
-        cls.plan = cls.make("plan.html", *H200, "--memory", "6GiB")
+        cls.json = cls.out / "plan.json"
+        cls.plan = cls.make("plan.html", *H200, "--memory", BUDGET, "--json", cls.json)
 
     @classmethod
     def make(cls, name, *words, fits=True):
@@ -119,17 +132,15 @@ class Pages(unittest.TestCase):
             self.assertIn(sentence, words)
 
     def test_the_page_holds_the_json_of_the_plan(self):
-        both = self.out / "plan.json"
-        page = self.make("both.html", *H200, "--memory", "6GiB", "--json", both)
-        self.assertEqual(report_in(page), json.loads(both.read_text()))
+        self.assertEqual(report_in(self.plan), json.loads(self.json.read_text()))
 
     def test_pages_of_other_plans(self):
         for name, words in {
             "everything kept": [*H200],
-            "micro-batches": [*H200, "--accumulate", "3", "--memory", "8GiB"],
+            "micro-batches": [*H200, "--accumulate", "3", "--memory", OF_MICRO_BATCHES],
             "on a cpu": "--model gpt2-tiny --memory 35MiB".split(),
             "one layer": "--model gpt2-tiny --layers 1 --batch 1 --seq 8 --recompute block".split(),
-            "1558M": "--model gpt2-1558m --machine h200 --memory 40GiB".split(),
+            "1558M": [*LARGE, "--memory", OF_LARGE],
         }.items():
             page = self.make(f"{name}.html", *words)
             self.check_plan(page)
