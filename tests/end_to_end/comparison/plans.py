@@ -1,5 +1,6 @@
 """Plans of every preset: searched, by policies and by file, within budgets of all kinds."""
 
+import functools
 import re
 
 from comparison import masks
@@ -21,6 +22,7 @@ STEPS = [words.split() for words in [
     "--dtype bf16 --clip 0 --nondeterministic",
 ]]
 PARTS = [None, 0.9, 0.75, 0.6, "smallest", "too small"]  # budgets, of the memory that keeping all takes
+WAYS = ["searched", "by policies", "by file"]
 
 
 def presets(help_of_plan):
@@ -59,21 +61,31 @@ class Plans:
         run = lambda side, folder: planned(side, folder, *self.words, *words)
         self.all.same(f"{self.name} {what}", run, self.tables)
 
-    def budgets(self):
-        """By the output of the earlier program."""
-        before, words = self.all.sides[0], [*self.words, "--memory", "1kB"]
-        folder = before.folder(f"{self.name} budgets")
-        whole = planned(before, folder, *self.words)["report.json"]["keep_all_peak_bytes"]
-        least = planned(before, folder, *words)["report.json"]["minimum_budget_bytes"]
-        named = {"smallest": least, "too small": least * 9 // 10}
-        for part in PARTS:
-            yield part, named.get(part) or (part and int(part * whole))
+    @functools.cached_property
+    def whole(self):
+        """What keeping all takes, by the earlier program."""
+        return self.before()["keep_all_peak_bytes"]
+
+    @functools.cached_property
+    def least(self):
+        return self.before("--memory", "1kB")["minimum_budget_bytes"]
+
+    def before(self, *words):
+        side = self.all.sides[0]
+        return planned(side, side.folder(f"{self.name} budgets"), *self.words, *words)["report.json"]
+
+    def budget(self, part):
+        if isinstance(part, float):
+            return int(part * self.whole)
+        return self.least if part == "smallest" else self.least * 9 // 10
 
     def compare(self):
         given = None
-        for i, (part, bytes_) in enumerate(self.budgets()):
-            memory = ["--memory", bytes_] if bytes_ else []
+        for i, part in enumerate(PARTS):
             within = f"in {part:.0%}" if isinstance(part, float) else f"in {part or 'what is free'}"
+            if not any(self.all.wants(f"{self.name} {way} {within}") for way in WAYS):
+                continue  # without a search for its budget
+            memory = ["--memory", self.budget(part)] if part else []
             more = ["--frontier", "--report", "page.html"] if i == 3 else []
             self.same(f"searched {within}", *memory, *more)
             policy = POLICIES[(self.number + i) % len(POLICIES)]

@@ -1,5 +1,6 @@
 """Training runs of small models: whole, resumed, and killed; with what they log, print and write."""
 
+import functools
 import os
 import shutil
 import signal
@@ -76,26 +77,29 @@ def trained_runs(comparison, model):
 def resumed_runs(comparison, model):
     """Plans and runs from a checkpoint of the program before, clipped at 1."""
     before = comparison.sides[0]
-    given = before.folder(f"given {model}")
-    begun = train(before, given, *beginning(comparison, model, *LARGE, "--steps", 4))
-    taken = begun["log"][0]["foretold_peak_bytes"]
+
+    @functools.cache
+    def given():
+        """The folder with the run, and the bytes that its step takes."""
+        folder = before.folder(f"given {model}")
+        begun = train(before, folder, *beginning(comparison, model, *LARGE, "--steps", 4))
+        return folder / "run", begun["log"][0]["foretold_peak_bytes"]
 
     def resumed(side, folder, *words):
-        shutil.copytree(given / "run", folder / "run", symlinks=True)
+        shutil.copytree(given()[0], folder / "run", symlinks=True)
         return train(side, folder, "--resume", "--steps", 9, "--threads", 2, *words)
 
     def plan(side, folder, *words):
-        return planned(side, folder, "--model", given / "run", *LARGE, "--machine", "h200", *words)
+        return planned(side, folder, "--model", given()[0], *LARGE, "--machine", "h200", *words)
 
     for i, part in enumerate([None, 0.9, 0.8, 0.7, 0.6, 0.4]):
-        memory = ["--memory", int(part * taken)] if part else []
         within = f"in {part:.0%}" if part else "in what is free"
         for how, words in [("searched", []), ("by policies", POLICIES[i])]:
-            every = [*memory, *words]
-            comparison.same(f"plan {model} resumed {how} {within}", lambda *at: plan(*at, *every))
+            every = lambda: [*(["--memory", int(part * given()[1])] if part else []), *words]
+            comparison.same(f"plan {model} resumed {how} {within}", lambda *at: plan(*at, *every()))
             name = f"train {model} resumed {how} {within}"
-            comparison.same(f"{name} dry", lambda *at: resumed(*at, "--dry-run", *every), tables=True)
-            comparison.same(f"{name} clip 1", lambda *at: resumed(*at, *every), tables=True)
+            comparison.same(f"{name} dry", lambda *at: resumed(*at, "--dry-run", *every()), tables=True)
+            comparison.same(f"{name} clip 1", lambda *at: resumed(*at, *every()), tables=True)
 
 
 def killed_at(side, folder, step, *words):

@@ -65,9 +65,12 @@ class Comparison:
         self.text = root / "text.txt"
         self.text.write_text(PROSE)
 
+    def wants(self, case):
+        return not self.only or self.only.search(case)
+
     def same(self, case, outcome, tables=False):
         """Compares outcome(side, folder) of both; with tables of kernels, once these have what both need."""
-        if self.only and not self.only.search(case):
+        if not self.wants(case):
             return
         for _ in range(9 if tables else 1):
             outcomes = [outcome(side, side.folder(case)) for side in self.sides]
