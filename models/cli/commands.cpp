@@ -34,7 +34,13 @@ Device device_of(const std::string& flag) {
 bool chooses_gpus(const std::string& flag) {
   const char* const of_environment = std::getenv("SPOOL_DEVICE");
   const std::string named = !flag.empty() ? flag : of_environment ? of_environment : "";
-  return named.empty() ? gpu_count() > 0 : parse_device(named).type == DeviceType::cuda;
+  if (named.empty()) return gpu_count() > 0;
+  const Device device = parse_device(named);
+  check_setting(device.type != DeviceType::cuda || device.index == 0, {"ranks", "device"},
+                "ranks have a GPU each, not ", named, " alone",
+                flag.empty() ? ", which SPOOL_DEVICE names" : "",
+                "; say --device cuda, and which GPUs there are in CUDA_VISIBLE_DEVICES");
+  return device.type == DeviceType::cuda;
 }
 
 CLI::Option* add_dtype_flag(CLI::App& app, std::string& dtype, const std::string& what) {

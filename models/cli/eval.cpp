@@ -45,6 +45,14 @@ struct EvalArguments {
   int64_t limit = ValidationRows::all;          // rows
 };
 
+// So that all of them run the same chunks.
+size_t least_of_ranks(size_t bytes, Communicator& ranks) {
+  for (const std::string& theirs : ranks.gather("memory", std::to_string(bytes))) {
+    bytes = std::min<size_t>(bytes, std::stoull(theirs));
+  }
+  return bytes;
+}
+
 LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
   options.dtype = *parse<DType>(a.dtype);
@@ -57,6 +65,7 @@ LoadedModel::Options resolve(const EvalArguments& a) {
     const size_t asked = parse_bytes(a.memory);
     RunRequest limit{.device = options.device, .capacity = device_memory(options.device)};
     if (options.device.type == DeviceType::cpu) divide_memory(limit, ranks);
+    if (has_own_gpu) limit.capacity = least_of_ranks(limit.capacity, *a.own_rank);
     options.memory = std::min(asked, limit.capacity);
     const std::string words = lowered_budget(asked, limit);
     if (!words.empty()) logger().warn("{}", words);
@@ -202,8 +211,9 @@ void evaluate(const EvalArguments& a) {
   const auto questions = std::ranges::find_if(data, has_questions);
   const bool as_text = a.format == DataFormat::text;
   if (as_text || questions == data.end()) return measure_loss(a, file, data);
-  check(a.ranks == 0, "--ranks is for rows of text or tokens, whose batches ranks share, and ",
-        questions->string(), " has multiple-choice questions; leave it out");
+  check(a.ranks == 0, "ranks share batches of rows of text or tokens, and ", questions->string(),
+        " has multiple-choice questions; ",
+        rank_of_launcher() ? "start the program without a launcher" : "leave --ranks out");
   check(a.limit == ValidationRows::all, "--limit is for rows of text or tokens, and ",
         questions->string(), " has multiple-choice questions; leave it out");
   check(data.size() == 1, questions->string(),

@@ -103,6 +103,7 @@ Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLe
   std::optional<CommandWork> work;
   if (leads) work.emplace("measuring kernels");
   const Calibration found = calibrate(calibration);
+  find_least_memory(o, ranks.get());
   return {found.machine, request_of(o, found.machine, given), std::move(split), found.link};
 }
 

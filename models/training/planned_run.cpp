@@ -126,7 +126,7 @@ StepPlans make_plans(const TrainingConfig& config, const Policy& policy, const M
 RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional<Plan> plan) {
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
   const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
-  const auto sharers = static_cast<size_t>(std::max(o.sharers, 1));
+  const auto sharers = static_cast<size_t>(std::max(o.ranks_here, 1));
   const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2 / sharers);
   Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
                  .loss_chunk = !o.resume && !is_given("chunk-loss"),

@@ -49,8 +49,9 @@ struct RunOptions {
   bool graph = true;             // capture a step and replay it, where the device can
   int threads = 0;               // of a rank; 0: one per usable core, divided by the ranks
   int sharers = 0;               // ranks that use the same processors; 0: none, or not here
+  int ranks_here = 0;            // most ranks on one machine, which share the host's memory
   size_t least_memory = 0;       // bytes that each rank's GPU has free; 0: there are none
-  size_t exchange_bytes = 0;     // of a GPU that exchanges took before, beside any arena
+  size_t exchange_bytes = 0;     // most of a GPU that exchanges took before, beside any arena
   std::string mesh = {};         // of ranks, as given
   std::string ranks_as = {};     // "threads" or "processes"; empty: threads
   std::string meet = {};         // HOST:PORT of ranks that a launcher started; empty: its own

@@ -22,13 +22,22 @@ void check_nccl() {
   if (!found) fail(ErrorKind::device, "ranks on GPUs exchange by NCCL: ", found.why_not);
 }
 
-#if SPOOL_NCCL
-// What must differ between ranks, and what must not.
-void compare_gpus(Communicator& host, const CudaDevice& own) {
+void check_own_gpus(Communicator& host, const CudaDevice& own) {
   std::array<char, 256> machine = {};
   ::gethostname(machine.data(), machine.size() - 1);
+  const std::vector<std::string> gpus = host.gather("GPUs", sentence(machine.data(), own.uuid));
+  for (size_t r = 1; r < gpus.size(); ++r) {
+    const auto first = std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin();
+    check(static_cast<size_t>(first) == r, "rank ", first, " and rank ", r,
+          " have the same GPU, and each needs one of its own; CUDA_VISIBLE_DEVICES says which a ",
+          "process sees");
+  }
+}
+
+#if SPOOL_NCCL
+// What must not differ between ranks.
+void compare_gpus(Communicator& host, const CudaDevice& own) {
   const std::vector<std::string> names = host.gather("names of GPUs", own.name),
-                                 gpus = host.gather("GPUs", sentence(machine.data(), own.uuid)),
                                  libraries = host.gather("versions of NCCL", nccl_in_words()),
                                  drivers = host.gather("drivers", sentence(own.driver / 1000, ".",
                                                                            own.driver % 1000 / 10));
@@ -40,10 +49,6 @@ void compare_gpus(Communicator& host, const CudaDevice& own) {
     same("their GPUs", names);
     same("their NCCL", libraries);
     same("the driver of CUDA", drivers);
-    const auto first = std::find(gpus.begin(), gpus.end(), gpus[r]) - gpus.begin();
-    check(static_cast<size_t>(first) == r, "rank ", first, " and rank ", r,
-          " have the same GPU, and each needs one of its own; CUDA_VISIBLE_DEVICES says which a ",
-          "process sees");
   }
 }
 #endif
@@ -85,9 +90,11 @@ Device gpu_of_rank([[maybe_unused]] Communicator& ranks) {
   const auto before = static_cast<int>(std::count(hosts.begin(), own, *own));
   const int gpus = gpu_count();
   const auto of_machine = static_cast<int>(std::ranges::count(hosts, *own));
-  if (gpus == 1 && of_machine > 1) return {DeviceType::cuda, 0};  // a launcher's choice
-  check_gpus(of_machine, gpus);
-  return {DeviceType::cuda, before};
+  const bool is_chosen = gpus == 1 && of_machine > 1;  // by a launcher
+  if (!is_chosen) check_gpus(of_machine, gpus);
+  const int index = is_chosen ? 0 : before;
+  check_own_gpus(ranks, cuda_device(index));
+  return {DeviceType::cuda, index};
 #else
   fail_setting(ErrorKind::device, {"device"},
                "device cuda: this build has no CUDA backend; use the device cpu");
@@ -102,6 +109,7 @@ std::shared_ptr<Communicator> on_device(std::shared_ptr<Communicator> host, Devi
 #endif
   check_device(device);
 #if SPOOL_NCCL
+  check_own_gpus(*host, cuda_device(device.index));
   compare_gpus(*host, cuda_device(device.index));
   return ranks_of_nccl(std::move(host), device.index);
 #else

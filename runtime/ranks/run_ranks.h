@@ -30,7 +30,7 @@ void check_gpus(int ranks, int gpus);
 // of its own, by NCCL.  All ranks call it.  Throws where they have no NCCL, or share a GPU.
 std::shared_ptr<Communicator> on_device(std::shared_ptr<Communicator>, Device);
 // The GPU of this rank: the one of its number among the ranks of its machine, or the only one that
-// it sees.  All ranks call it.  Throws where it has none.
+// it sees.  All ranks call it.  Throws where it has none, or that of another.
 Device gpu_of_rank(Communicator&);
 
 }  // namespace spool

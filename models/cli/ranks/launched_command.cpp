@@ -73,9 +73,6 @@ int run_as_rank(const LaunchedRank& launched, const MeetingPlace& place, const R
 
 Device device_of(const RunOptions& o) {
   if (o.training.ranks == 0 || !chooses_gpus(o.device_name)) return device_of(o.device_name);
-  check_setting(o.device_name.empty() || parse_device(o.device_name).index == 0,
-                {"ranks", "device"}, "ranks have a GPU each, not ", o.device_name,
-                " alone; say --device cuda, and which GPUs there are in CUDA_VISIBLE_DEVICES");
   return {DeviceType::cuda};
 }
 

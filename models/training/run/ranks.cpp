@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -52,6 +53,15 @@ std::string own_processors() {
     if (CPU_ISSET(cpu, &mask)) text += sentence(" ", cpu);
   }
   return text;
+}
+
+// Ranks on the machine that has most of them.
+int most_of_a_machine(const std::vector<std::string>& processors) {
+  std::map<std::string, int> ranks;
+  for (const std::string& of_rank : processors) ++ranks[of_rank.substr(0, of_rank.find(' '))];
+  int most = 0;
+  for (const auto& [machine, count] : ranks) most = std::max(most, count);
+  return most;
 }
 
 json settings_of(const RunSetup& run) {
@@ -104,25 +114,34 @@ void compare(const RunSetup& run, const json& own) {
 void take_gpu(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
   o.device = gpu_of_rank(*ranks);
   ranks = on_device(ranks, o.device);
-  o.exchange_bytes = ranks->taken_bytes();
-  o.least_memory = device_memory(o.device);
-  for (const std::string& theirs : ranks->gather("memory", std::to_string(o.least_memory))) {
-    o.least_memory = std::min<size_t>(o.least_memory, std::stoull(theirs));
+  for (const std::string& theirs :
+       ranks->gather("memory of NCCL", std::to_string(ranks->taken_bytes()))) {
+    o.exchange_bytes = std::max<size_t>(o.exchange_bytes, std::stoull(theirs));
   }
+  find_least_memory(o, ranks.get());
 }
 
 json rows_to_json(const ChunkRows& rows) { return {{"loss", rows.loss}, {"mlp", rows.mlp}}; }
 
 }  // namespace
 
+void find_least_memory(RunOptions& o, Communicator* ranks) {
+  if (!ranks || o.device.type != DeviceType::cuda) return;
+  o.least_memory = device_memory(o.device);
+  for (const std::string& theirs : ranks->gather("memory", std::to_string(o.least_memory))) {
+    o.least_memory = std::min<size_t>(o.least_memory, std::stoull(theirs));
+  }
+}
+
 void give_part_of_machine(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
   if (o.training.ranks == 0) return;
   const bool has_gpus = o.device.type == DeviceType::cuda;
-  o.sharers = o.training.ranks;
+  o.sharers = o.ranks_here = o.training.ranks;
   if (ranks) {
     const std::string own = own_processors();
     const std::vector<std::string> all = ranks->gather("processors", own);
     o.sharers = static_cast<int>(std::ranges::count(all, own));
+    o.ranks_here = most_of_a_machine(all);
   }
   const bool is_given = o.threads > 0;
   if (!is_given) o.threads = std::max(usable_cores() / o.sharers, 1);

@@ -14,6 +14,10 @@ namespace spool {
 // by which it then exchanges.
 void give_part_of_machine(RunOptions&, std::shared_ptr<Communicator>& ranks);
 
+// On GPUs: what the one with the least memory has free, which kernels that ran may have changed.
+// Nothing without ranks, which all call it.
+void find_least_memory(RunOptions&, Communicator* ranks);
+
 // The micro-batches that rank 0 has chosen become all ranks', so that all measure the same kernels.
 void share_split(TrainingConfig&, Communicator&);
 // On rank 0: gives the others the plan of a run that is not refused.

@@ -123,6 +123,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     link = found.link;
     run.products = stored ? stored->products : found.products;
   }
+  find_least_memory(o, run.ranks.get());
   if (!run.writes()) return take_plan(run);
   const RunRequest request = request_of(o, run.machine, run.given_plan);
   RunPlanner planner(o.training, request, run.sample.length, run.machine);

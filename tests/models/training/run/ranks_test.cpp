@@ -3,12 +3,16 @@
 // state that leave the device.
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "spool/models/training/planned_run.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/models/training/train.h"
+#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/ranks/run_ranks.h"
 #include "tests/models/training/training_testing.h"
@@ -100,6 +104,41 @@ TEST_F(RanksOfARun, AreTheSameInEveryStageWithStateAndValuesElsewhere) {
   }
   EXPECT_EQ(first.losses.size(), 4U);
   EXPECT_EQ(first.evaluations.size(), 2U);
+}
+
+// While it lives, this thread uses one of the processors that it might.
+class Bound {
+ public:
+  explicit Bound(int which) {
+    ::sched_getaffinity(0, sizeof all_, &all_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &all_) && which-- == 0) CPU_SET(cpu, &one);
+    }
+    ::sched_setaffinity(0, sizeof one, &one);
+  }
+  ~Bound() { ::sched_setaffinity(0, sizeof all_, &all_); }
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+ private:
+  cpu_set_t all_ = {};
+};
+
+TEST(PartOfTheMachine, HasAShareOfTheHostsMemoryAlsoWithProcessorsOfItsOwn) {
+  if (usable_cores() < 2) GTEST_SKIP() << "there is one processor";
+  run_ranks(2, [](const std::shared_ptr<Communicator>& own) {
+    const Bound bound(own->rank());
+    RunOptions o;
+    o.training.ranks = 2;
+    std::shared_ptr<Communicator> of_run = own;
+    give_part_of_machine(o, of_run);
+    EXPECT_EQ(o.threads, 1);
+    EXPECT_EQ(o.sharers, 1);
+    const RunRequest request = request_of(o, Machine{.architecture = CudaArchitecture{}}, {});
+    EXPECT_EQ(request.steps.choose->host_bytes, device_memory({DeviceType::cpu}) / 4);
+  });
 }
 
 }  // namespace
