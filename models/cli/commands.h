@@ -33,8 +33,8 @@ void add_data_format_flags(CLI::App&, DataFormat&, bool& separate);
 // The device that the flag names, or the default one if it is empty.  Throws if the machine lacks
 // it.
 Device device_of(const std::string& flag);
-// Whether ranks have GPUs, as the flag says or, without one, SPOOL_DEVICE or this machine.  Makes no
-// context on any.  Throws if one GPU alone is named.
+// Whether ranks have GPUs, as the flag says or, without one, SPOOL_DEVICE or this machine.  Makes
+// no context on any.  Throws if one GPU alone is named.
 bool chooses_gpus(const std::string& flag);
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);
 
