@@ -211,9 +211,11 @@ void evaluate(const EvalArguments& a) {
   const auto questions = std::ranges::find_if(data, has_questions);
   const bool as_text = a.format == DataFormat::text;
   if (as_text || questions == data.end()) return measure_loss(a, file, data);
+  const auto launched = rank_of_launcher();
+  const bool has_launcher = launched && launched->launcher != "spool";
   check(a.ranks == 0, "ranks share batches of rows of text or tokens, and ", questions->string(),
         " has multiple-choice questions; ",
-        rank_of_launcher() ? "start the program without a launcher" : "leave --ranks out");
+        has_launcher ? "start the program without a launcher" : "leave --ranks out");
   check(a.limit == ValidationRows::all, "--limit is for rows of text or tokens, and ",
         questions->string(), " has multiple-choice questions; leave it out");
   check(data.size() == 1, questions->string(),

@@ -133,6 +133,7 @@ void StepExecutor::prepare(double learning_rate) {
   try {
     run_placeholder(learning_rate);
   } catch (...) {
+    if (exchange_) exchange_->abandon();
     free_gradients();
     throw;
   }
@@ -167,9 +168,9 @@ void StepExecutor::run_placeholder(double learning_rate) {
 }
 
 void StepExecutor::run(const Step& step, const UploadBatch& upload) {
-  prepare(step.learning_rate);
-  free_gradients();  // of other work, which the step's would be added to
   try {
+    prepare(step.learning_rate);
+    free_gradients();  // of other work, which the step's would be added to
     run_micro_steps(step, upload);
   } catch (const std::exception& e) {
     survey_ = nullptr;

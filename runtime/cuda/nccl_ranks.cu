@@ -27,6 +27,8 @@ namespace spool {
 namespace cuda {
 namespace {
 
+constexpr double patience_with_end = 30;  // seconds, of a communicator that nothing is wrong with
+
 std::string words_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -118,7 +120,7 @@ class NcclRanks::Window {
       ranks_.make_call("ncclCommWindowDeregister", [&] {
         return ranks_.nccl_.CommWindowDeregister(ranks_.communicator_, window_);
       });
-    } catch (const Error&) {  // the communicator is aborted
+    } catch (...) {  // the communicator is aborted
     }
   }
   Window(const Window&) = delete;
@@ -166,13 +168,13 @@ void NcclRanks::leave() {
   watchdog_.stop_looking();
   try {
     host_->gather("the end of the ranks", "");
-    const Deadline deadline(Watchdog::patience, [this] {
+    const Deadline deadline(patience_with_end, [this] {
       say_last_words(rank(), std::make_exception_ptr(Error(
                                  ErrorKind::device, "NCCL does not end the ranks' communicator")));
     });
     make_call("ncclCommFinalize", [&] { return nccl_.CommFinalize(communicator_); });
     make_call(nullptr, [&] { return nccl_.CommDestroy(std::exchange(communicator_, nullptr)); });
-  } catch (const Error&) {
+  } catch (...) {
     watchdog_.end(std::current_exception());
   }
 }
@@ -316,7 +318,8 @@ void NcclRanks::wait_while_under_way(ncclResult_t status, const char* call) {
 }
 
 void NcclRanks::fail_with(ncclResult_t status, const char* call) {
-  const char* const last = communicator_ ? nccl_.GetLastError(communicator_) : nullptr;
+  const std::unique_lock lock(calls_, std::try_to_lock);  // which a call that hangs may have
+  const char* const last = lock && communicator_ ? nccl_.GetLastError(communicator_) : nullptr;
   spool::fail(ErrorKind::device, "NCCL: ", call ? call : "the last call", ": ",
               nccl_.GetErrorString(status), last && *last ? sentence(" (", last, ")") : "",
               "; NCCL_DEBUG=WARN in the environment shows more");
@@ -350,7 +353,7 @@ void NcclRanks::look(double passed) {
 
 void NcclRanks::abort() {
   const std::lock_guard lock(calls_);
-  if (communicator_) (void)nccl_.CommAbort(communicator_);
+  if (communicator_) (void)nccl_.CommAbort(std::exchange(communicator_, nullptr));
 }
 
 }  // namespace

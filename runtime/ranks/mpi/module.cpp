@@ -29,7 +29,7 @@ constexpr double idle_before_pauses = 500e-6;  // seconds
 constexpr double longest_between_looks = 1;    // that count
 // Of time in which nothing moves: to the first look for lost ranks, which reads files of the
 // system, and at most between two.
-constexpr double before_a_look = 0.05, longest_before_a_look = 1;
+constexpr double before_a_look = 0.05, longest_before_a_look = 0.25;
 
 // What a rank gives another in an exchange.
 struct Head {

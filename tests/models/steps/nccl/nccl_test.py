@@ -140,6 +140,12 @@ class NcclTest(unittest.TestCase):
     def test_the_others_end_where_one_hangs(self):
         self.end(fate="hangs", says=f"^rank 1 did not come to {EXCHANGE} within {TIMEOUT} s")
 
+    def test_all_end_where_one_throws(self):
+        for graph in "graph", "none":
+            said = Ranks(self, 2, graph=graph, fate="throws").sentences(0, 1)
+            self.assertIn("the text has no more rows", "".join(said))
+            self.assertEqual(len(said), 1, said)
+
     @unittest.skipUnless(EMULATED, "aborts of real NCCL do not hang when told to")
     def test_the_others_end_though_an_abort_hangs(self):
         self.end(fate="dies", EMULATOR_NCCL_HANGS="abort", says=f"^rank 1 disappeared at {EXCHANGE}")

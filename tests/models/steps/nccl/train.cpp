@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -39,6 +40,7 @@ struct GpuRun {
 void befall(const std::string& fate) {
   if (fate == "dies") std::raise(SIGKILL);
   if (fate == "hangs") std::raise(SIGSTOP);
+  if (fate == "throws") throw std::runtime_error("the text has no more rows");
 }
 
 void come_late_at_times() {
