@@ -23,6 +23,7 @@
 #include "spool/models/inference/multiple_choice.h"
 #include "spool/models/steps/run_request.h"
 #include "spool/models/training/planned_run.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/log.h"
@@ -45,14 +46,6 @@ struct EvalArguments {
   int64_t limit = ValidationRows::all;          // rows
 };
 
-// So that all of them run the same chunks.
-size_t least_of_ranks(size_t bytes, Communicator& ranks) {
-  for (const std::string& theirs : ranks.gather("memory", std::to_string(bytes))) {
-    bytes = std::min<size_t>(bytes, std::stoull(theirs));
-  }
-  return bytes;
-}
-
 LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
   options.dtype = *parse<DType>(a.dtype);
@@ -65,6 +58,7 @@ LoadedModel::Options resolve(const EvalArguments& a) {
     const size_t asked = parse_bytes(a.memory);
     RunRequest limit{.device = options.device, .capacity = device_memory(options.device)};
     if (options.device.type == DeviceType::cpu) divide_memory(limit, ranks);
+    // So that all ranks run the same chunks.
     if (has_own_gpu) limit.capacity = least_of_ranks(limit.capacity, *a.own_rank);
     options.memory = std::min(asked, limit.capacity);
     const std::string words = lowered_budget(asked, limit);

@@ -125,12 +125,16 @@ json rows_to_json(const ChunkRows& rows) { return {{"loss", rows.loss}, {"mlp", 
 
 }  // namespace
 
+size_t least_of_ranks(size_t bytes, Communicator& ranks) {
+  for (const std::string& theirs : ranks.gather("memory", std::to_string(bytes))) {
+    bytes = std::min<size_t>(bytes, std::stoull(theirs));
+  }
+  return bytes;
+}
+
 void find_least_memory(RunOptions& o, Communicator* ranks) {
   if (!ranks || o.device.type != DeviceType::cuda) return;
-  o.least_memory = device_memory(o.device);
-  for (const std::string& theirs : ranks->gather("memory", std::to_string(o.least_memory))) {
-    o.least_memory = std::min<size_t>(o.least_memory, std::stoull(theirs));
-  }
+  o.least_memory = least_of_ranks(device_memory(o.device), *ranks);
 }
 
 void give_part_of_machine(RunOptions& o, std::shared_ptr<Communicator>& ranks) {

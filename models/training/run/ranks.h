@@ -14,6 +14,8 @@ namespace spool {
 // by which it then exchanges.
 void give_part_of_machine(RunOptions&, std::shared_ptr<Communicator>& ranks);
 
+// The least of what the ranks give, which all call it.
+size_t least_of_ranks(size_t bytes, Communicator&);
 // On GPUs: what the one with the least memory has free, which kernels that ran may have changed.
 // Nothing without ranks, which all call it.
 void find_least_memory(RunOptions&, Communicator* ranks);

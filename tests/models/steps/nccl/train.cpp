@@ -1,9 +1,9 @@
 // Trains a small transformer on ranks that are processes with a GPU each, as one of them.
 // nccl_test.py starts it with a stage of ZeRO, a type, the number of micro-batches of a step, where
 // the optimizer's state is, whether steps are graphs, and what befalls rank 1: it never arrives at
-// the others' exchanges, or dies or hangs in the second step; or all come late at times.  Prints
-// the peak that the rank reached, the bytes that it gave, what was foretold of both, and a hash of
-// what it trained.
+// the others' exchanges, or dies, hangs or throws in the second step; or all come late at times.
+// Prints the peak that the rank reached, the bytes that it gave, what was foretold of both, and a
+// hash of what it trained.
 
 #include <spdlog/sinks/stdout_sinks.h>
 
