@@ -85,7 +85,7 @@ class RankProcesses(Folder):
                 out = self.folder / f"{name}-{ranks}"
                 status, printed, errors = spool(
                     *self.words(out, *more, "--ranks", ranks, "--ranks-as", "processes"))
-                self.assertEqual((status, errors), (0, ""))
+                self.assertEqual((status, self.said(errors)), (0, []))
                 peak = printed.split("\npeak ")[1].split("\n")[0]
                 self.assertEqual(*[part.split()[-2] for part in peak.split(", ")])
                 self.same(whole, out)

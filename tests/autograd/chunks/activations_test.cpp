@@ -130,6 +130,16 @@ TEST_F(RowsOfChunks, FewerThanChunksAreRefused) {
                });
 }
 
+// Products in f32 sum each row alike from 64 rows on, with AVX-512; with AVX2 the order depends on
+// the number of rows.
+bool sums_rows_alike() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f");
+#else
+  return false;
+#endif
+}
+
 TEST(BitsOfChunks, AreThoseOfOneChunkAt64RowsAndMore) {
   CpuStream stream(chunk_memory, 2);
   for (const char* const name : {"mlp", "mlp_between_others", "tied_weights", "losses_of_rows"}) {
@@ -140,7 +150,12 @@ TEST(BitsOfChunks, AreThoseOfOneChunkAt64RowsAndMore) {
     };
     const std::vector<std::vector<double>> whole = outputs({});
     for (const int chunks : {2, 3, 4}) {
-      EXPECT_EQ(outputs(plan_of(c, chunks, net)), whole) << name << ", " << chunks;
+      const std::vector<std::vector<double>> found = outputs(plan_of(c, chunks, net));
+      if (sums_rows_alike()) {
+        EXPECT_EQ(found, whole) << name << ", " << chunks;
+      } else {
+        EXPECT_LT(largest_difference(found, whole), 1e-6) << name << ", " << chunks;
+      }
     }
   }
 }

@@ -23,7 +23,7 @@ CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
 # Lines that are not errors, and errors without the program's name.
 TOLD = re.compile(r"^foretold peak |^[a-z ]+ for \d+ s$|^[a-z ]+ \[[#. ]*\]")
 WARNING = re.compile(
-    rf"the last one counts|besides|training goes on|--context \d+ is beyond the|{TOLD.pattern}"
+    rf"the last one counts|plain loops replace oneDNN|besides|training goes on|--context \d+ is beyond the|{TOLD.pattern}"
 )
 OUTPUTS = {"--log", "--save", "--save-plan", "--trace", "--json", "--report", "--out"}
 PATIENCE = 120  # seconds for a program to heed an interrupt; the machine may be slow
