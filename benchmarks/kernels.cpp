@@ -1,8 +1,8 @@
 // Measures every kernel at the sizes of GPT-2 124M, those of a step of Llama 3.2 1B and Qwen3
 // 0.6B at theirs (shared/llama_kernels.cpp), and those of ranks that train together at the size of
-// a bucket (shared/rank_kernels.cpp), and its share of the roofline: the time that its cost() would
-// take at this device's rates for a large copy and a large product, divided by the
-// measured time.  The program measures these rates first.
+// a bucket or of a part of the vocabulary (shared/rank_kernels.cpp), and its share of the roofline:
+// the time that its cost() would take at this device's rates for a large copy and a large product,
+// divided by the measured time.  The program measures these rates first.
 //
 //   --device=cpu      1024 tokens (the default); cuda: 32768 tokens
 //   --rows=N          another number of tokens, such as 256, from which the sizes follow

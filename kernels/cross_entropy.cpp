@@ -16,8 +16,6 @@ void CrossEntropy::check_arguments() const {
   if (scale) all.elements("scale", scale, sums, 1);
   if (upstream && upstream.numel() != 1) all.elements("upstream", upstream, sums, N);
   if (upstream) all.present("upstream", upstream, sums);
-  check(options.vocabulary >= 0, name, ": a vocabulary of ", options.vocabulary,
-        "; use 0 for all columns of the logits, or the number of those that are no padding");
   (void)vocabulary();
   all.apart("losses", losses,
             {{"logits", logits}, {"targets", targets}, {"scale", scale}, {"upstream", upstream}});
@@ -38,18 +36,18 @@ int64_t shared_bytes(const CudaArchitecture& a) {
 
 }  // namespace
 
-int64_t CrossEntropy::packs() const {
+int64_t packs_of_row(const View& logits) {
   const auto size = pack_bytes / static_cast<int64_t>(size_of(logits.dtype()));
   return ceil_div(logits.shape().row() + size - 1, size);
 }
 
 int64_t CrossEntropy::kept_packs(const CudaArchitecture& architecture) const {
-  return gradient ? std::min(packs(), shared_bytes(architecture) / pack_bytes) : 0;
+  return gradient ? std::min(packs_of_row(logits), shared_bytes(architecture) / pack_bytes) : 0;
 }
 
 Cost CrossEntropy::cost(const CudaArchitecture& architecture) const {
   if (!gradient) return cost();
-  const auto all = static_cast<double>(packs()),
+  const auto all = static_cast<double>(packs_of_row(logits)),
              kept = static_cast<double>(kept_packs(architecture));
   return cost_of(3 - kept / all);
 }

@@ -25,7 +25,19 @@ struct CrossEntropyOptions {
   float label_smoothing = 0;
   float z_loss = 0;
   float soft_cap = 0;  // 0: none
+
+  // V of logits with this many columns, all parts together.
+  int64_t vocabulary_of(const char* kernel, int64_t columns) const {
+    check(vocabulary >= 0, kernel, ": a vocabulary of ", vocabulary,
+          "; use 0 for all columns of the logits, or the number of those that are no padding");
+    check(vocabulary <= columns, kernel, ": the vocabulary of ", vocabulary, " is larger than the ",
+          columns, " columns of the logits");
+    return vocabulary > 0 ? vocabulary : columns;
+  }
 };
+
+// The number of 16-byte packs that a row of logits touches at most.
+int64_t packs_of_row(const View& logits);
 
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
@@ -39,19 +51,11 @@ struct CrossEntropy {
   CrossEntropyOptions options = {};
 
   void check_arguments() const;
-  int64_t vocabulary() const {  // V
-    const int64_t columns = logits.shape().row();
-    const int64_t V = options.vocabulary > 0 ? options.vocabulary : columns;
-    check(V <= columns, name, ": the vocabulary of ", V, " is larger than the ", columns,
-          " columns of the logits");
-    return V;
-  }
+  int64_t vocabulary() const { return options.vocabulary_of(name, logits.shape().row()); }  // V
   Cost cost() const { return cost_of(gradient ? 3 : 1); }
   // On cuda a block keeps part of a row, and need not read it again for the gradient.
   Cost cost(const CudaArchitecture&) const;
-  // The number of 16-byte packs that a row of logits touches at most, and how many of them a block
-  // keeps in shared memory.
-  int64_t packs() const;
+  // How many of packs_of_row() a block keeps in shared memory.
   int64_t kept_packs(const CudaArchitecture&) const;
 
  private:

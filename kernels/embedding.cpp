@@ -13,6 +13,7 @@ void EmbeddingForward::check_arguments() const {
   all.rows("y", y, weight.dtype(), tokens.numel(), C);
   check(first_position >= 0, name, ": the first position is ", first_position,
         "; it must be 0 or more");
+  part.check_fits(name, "rows", weight.shape().rows());
   if (positions) {
     all.at_least_rows("positions", positions, weight.dtype(), first_position + T, C);
   }
@@ -27,6 +28,7 @@ void EmbeddingBackward::check_arguments() const {
   const Types gradients = gradient_of(dy.dtype());
   all.rows("dy", dy, dy.dtype(), tokens.numel(), C);
   if (dweight) all.at_least_rows("dweight", dweight.view, gradients, 0, C);
+  part.check_fits(name, "rows", dweight ? dweight.view.shape().rows() : 0);
   if (dpositions) all.at_least_rows("dpositions", dpositions.view, gradients, T, C);
   all.apart("dweight", dweight.view,
             {{"dpositions", dpositions.view}, {"dy", dy}, {"tokens", tokens}});

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "spool/kernels/cross_entropy_part.h"
 #include "spool/kernels/granule_hashes.h"
 #include "spool/kernels/sum_ranks.h"
 
@@ -28,6 +29,38 @@ decltype(SumRanks::slices) bucket_slices(Arguments& a, DType own_type) {
   return slices;
 }
 
+// The statistics of all parts: their largest logit is 1, and the sum of exponentials 100.
+View some_statistics(Arguments& a, const Shape& shape) {
+  std::vector<float> all(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i % 3 == 0 ? 1 : i % 3 == 1 ? 100 : 0;
+  return View(a.with_values(all).data(), {shape, DType::f32});
+}
+
+// The loss of GPT-2's vocabulary in parts, on one of several ranks: with one it has all columns, as
+// cross_entropy/gradient does.
+void add_loss_in_parts(Bench& b, DType t, const std::string& suffix) {
+  constexpr int64_t vocabulary = 50304;
+  for (const int64_t ranks : {1, 8}) {
+    const Shape logits{b.N, vocabulary / ranks}, statistics{ranks, b.N, 3}, rows{b.N};
+    const VocabularyPart columns{.first = 0, .whole = vocabulary};
+    const std::string of_ranks = suffix + "/ranks:" + std::to_string(ranks);
+    b.add("cross_entropy_statistics" + of_ranks, [=](Arguments& a) {
+      return CrossEntropyStatistics{.statistics = a.make({rows[0], 3}, DType::f32),
+                                    .logits = a.make(logits, t),
+                                    .targets = a.make(rows, DType::i32),
+                                    .part = columns};
+    });
+    b.add("cross_entropy_joined/gradient" + of_ranks, [=](Arguments& a) {
+      return CrossEntropyJoined{.logits = a.make(logits, t),
+                                .statistics = some_statistics(a, statistics),
+                                .targets = a.make(rows, DType::i32),
+                                .losses = a.make(rows, DType::f32),
+                                .gradient = true,
+                                .part = columns};
+    });
+  }
+}
+
 }  // namespace
 
 void add_rank_kernels(Bench& b) {
@@ -42,6 +75,7 @@ void add_rank_kernels(Bench& b) {
       return GranuleHashes{.out = a.make({2 * bucket / norm_granule}, DType::i32),
                            .x = {a.make({bucket}, t)}};
     });
+    add_loss_in_parts(b, t, suffix);
   }
 }
 

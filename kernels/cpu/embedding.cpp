@@ -7,10 +7,24 @@
 namespace spool {
 namespace {
 
-void check_token(int32_t token, int64_t position, int64_t V) {
-  check(token >= 0 && token < V, "embedding: token ", token, " at position ", position,
-        " is not in [0, ", V, "), the vocabulary");
-}
+// Tokens as rows of a part of V rows of the vocabulary.
+struct PartOfTokens {
+  static constexpr int64_t elsewhere = -1;
+  const int32_t* tokens;
+  int64_t first, V, whole;
+
+  PartOfTokens(const View& all, const VocabularyPart& part, int64_t rows)
+      : tokens(all.as<int32_t>()), first(part.first), V(rows), whole(part.whole_of(rows)) {}
+
+  // The row of the token at position n; throws if it is not in the vocabulary.
+  int64_t row(int64_t n) const {
+    const int32_t token = tokens[n];
+    check(token >= 0 && token < whole, "embedding: token ", token, " at position ", n,
+          " is not in [0, ", whole, "), the vocabulary");
+    const int64_t v = token - first;
+    return v >= 0 && v < V ? v : elsewhere;
+  }
+};
 
 // The positions of each token of the vocabulary, in order, as linked lists: first[v], then
 // next[first[v]] and so on; -1 ends a list.
@@ -18,17 +32,16 @@ struct Positions {
   static constexpr int32_t none = -1;
   int32_t *first, *next;  // (V), (N)
 
-  Positions(const View& tokens, int64_t V, const View& workspace)
-      : first(workspace.as<int32_t>()), next(first + V) {
-    const int64_t N = tokens.numel();
+  Positions(const PartOfTokens& tokens, int64_t N, const View& workspace)
+      : first(workspace.as<int32_t>()), next(first + tokens.V) {
     check(N < std::numeric_limits<int32_t>::max(), "embedding: ", N,
           " tokens are too many for one launch; use a smaller batch or shorter sequences");
-    std::fill_n(first, V, none);
+    std::fill_n(first, tokens.V, none);
     for (int64_t n = N - 1; n >= 0; --n) {
-      const int32_t token = tokens.as<int32_t>()[n];
-      check_token(token, n, V);
-      next[n] = first[token];
-      first[token] = static_cast<int32_t>(n);
+      const int64_t v = tokens.row(n);
+      if (v == PartOfTokens::elsewhere) continue;
+      next[n] = first[v];
+      first[v] = static_cast<int32_t>(n);
     }
   }
 };
@@ -58,7 +71,7 @@ void sum_listed_rows(const T* dy, int64_t C, int64_t first, const Next& next, co
 template <class T>
 void backward_weight(const EmbeddingBackward& k, CpuStream& stream) {
   const int64_t V = k.dweight.view.shape().rows(), C = k.dy.shape().row();
-  const Positions positions(k.tokens, V, k.workspace);
+  const Positions positions(PartOfTokens(k.tokens, k.part, V), k.tokens.numel(), k.workspace);
   const auto next = [=](int64_t n) { return int64_t{positions.next[n]}; };
   cpu::dispatch_sink<T>(k.dweight, [&](auto dweight) {
     stream.parallel_for(V, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
@@ -85,14 +98,18 @@ void backward_positions(const EmbeddingBackward& k, CpuStream& stream) {
 }
 
 template <class T>
-void embed_row(const EmbeddingForward& k, int64_t n, int64_t C) {
+void embed_row(const EmbeddingForward& k, const PartOfTokens& tokens, int64_t n, int64_t C) {
   using A = cpu::accumulator_t<T>;
-  const int32_t token = k.tokens.as<int32_t>()[n];
-  check_token(token, n, k.weight.shape().rows());
-  const T* weight = k.weight.as<T>() + token * C;
+  const int64_t v = tokens.row(n);
+  const bool elsewhere = v == PartOfTokens::elsewhere;
+  const T* weight = k.weight.as<T>() + (elsewhere ? 0 : v * C);
   const auto y = cpu::plain<T>(k.y).at(n * C);
-  if (!k.positions) return cpu::put_all(C, y, [=](int64_t c) { return weight[c]; });
+  if (!k.positions) {
+    if (elsewhere) return void(std::fill_n(y.to, C, T(0)));
+    return cpu::put_all(C, y, [=](int64_t c) { return weight[c]; });
+  }
   const T* position = k.positions.as<T>() + (k.first_position + n % k.tokens.shape().row()) * C;
+  if (elsewhere) return void(std::copy_n(position, C, y.to));
   cpu::put_all(C, y, [=](int64_t c) { return A(weight[c]) + A(position[c]); });
 }
 
@@ -100,10 +117,11 @@ void embed_row(const EmbeddingForward& k, int64_t n, int64_t C) {
 
 void run(const EmbeddingForward& k, CpuStream& stream) {
   const int64_t N = k.tokens.numel(), C = k.y.shape().row();
+  const PartOfTokens tokens(k.tokens, k.part, k.weight.shape().rows());
   cpu::dispatch(k.y.dtype(), [&](auto scalar) {
     using T = decltype(scalar);
     stream.parallel_for(N, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) embed_row<T>(k, n, C);
+      for (int64_t n = begin; n < end; ++n) embed_row<T>(k, tokens, n, C);
     });
   });
 }

@@ -144,7 +144,7 @@ void backward_weight(CudaStream& stream, const EmbeddingBackward& k) {
         " rows is beyond the maximum of 2^22 - 1");
   check(sort.N <= std::numeric_limits<int32_t>::max() - sort.piece, "embedding: ", sort.N,
         " tokens are too many for one launch; use a smaller batch or shorter sequences");
-  const TokenLists lists(sort, k.tokens.as<int32_t>(), k.workspace.as<int32_t>());
+  const TokenLists lists(sort, k.tokens, k.part, k.workspace.as<int32_t>());
   const GradientRows<T> rows{.dy = k.dy.as<T>(), .sums = k.workspace.as<float>(), .C = C};
   const int64_t tiles = ceil_div<int64_t>(C, warp_lanes * width);
   sort_tokens(stream, lists);

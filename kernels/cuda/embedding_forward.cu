@@ -11,16 +11,21 @@ struct EmbedArguments {
   const int32_t* tokens;
   const T *weight, *positions;
   int64_t N, sequence, V, C;
+  uint32_t first;  // token of row 0 of the weight
+  int64_t whole;   // number of tokens
 };
 
-// A warp computes a row.  The host does not read the tokens: one outside the vocabulary gives NaN.
+// A warp computes a row.  The host does not read the tokens: one outside the vocabulary gives NaN,
+// one of another part of it zeros.
 template <int width, class T>
 __global__ void __launch_bounds__(row_warps* warp_lanes) embed(EmbedArguments<T> k) {
   const int64_t n = warp_of_grid();
   if (n >= k.N) return;
   const int32_t token = __ldg(k.tokens + n);
-  const bool known = token >= 0 && token < k.V;
-  const T* weight = k.weight + (known ? token : 0) * k.C;
+  const bool known = token >= 0 && token < k.whole;
+  const uint32_t v = static_cast<uint32_t>(token) - k.first;
+  const bool here = v < k.V;
+  const T* weight = k.weight + (here ? v : 0) * k.C;
   const T* position = k.positions ? k.positions + n % k.sequence * k.C : nullptr;
   constexpr int at_once = 4, step = warp_lanes * width;
   for (int64_t first = lane_of_warp() * width; first < k.C; first += at_once * step) {
@@ -28,7 +33,7 @@ __global__ void __launch_bounds__(row_warps* warp_lanes) embed(EmbedArguments<T>
 #pragma unroll
     for (int j = 0; j < at_once; ++j) {
       const int64_t c = first + j * step;
-      of_token[j] = load_cached<width>(weight + c, c < k.C);
+      of_token[j] = load_cached<width>(weight + c, here && c < k.C);
       of_position[j] = load_cached<width>(position ? position + c : weight, position && c < k.C);
     }
 #pragma unroll
@@ -59,7 +64,9 @@ void run(const EmbeddingForward& k, CudaStream& stream) {
                                       .N = N,
                                       .sequence = k.tokens.shape().row(),
                                       .V = k.weight.shape().rows(),
-                                      .C = C};
+                                      .C = C,
+                                      .first = static_cast<uint32_t>(k.part.first),
+                                      .whole = k.part.whole_of(k.weight.shape().rows())};
     const bool wide =
         cuda::packs<T>(all.y, C) && cuda::packs<T>(all.weight, C) && cuda::packs<T>(positions, C);
     cuda::launch_kernel(stream, wide ? cuda::embed<cuda::Pack<T>::size, T> : cuda::embed<1, T>,

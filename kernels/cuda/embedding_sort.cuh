@@ -4,6 +4,7 @@
 
 #include "spool/kernels/cuda/device.cuh"
 #include "spool/kernels/embedding_sizes.h"
+#include "spool/kernels/vocabulary_part.h"
 
 namespace spool::cuda {
 
@@ -15,10 +16,11 @@ struct TokenLists {
   int32_t *first_order, *second_order, *begins, *ends, *first_counts, *second_counts;
   int64_t zeros;
   int32_t N, V;
+  uint32_t first;  // token of row 0
   int bins, digit_bits, piece, pieces;
 
-  TokenLists(const TokenSort& sort, const int32_t* all, int32_t* workspace)
-      : tokens(all),
+  TokenLists(const TokenSort& sort, const View& all, const VocabularyPart& part, int32_t* workspace)
+      : tokens(all.as<int32_t>()),
         first_order(workspace + sort.first_order()),
         second_order(workspace + sort.second_order()),
         begins(workspace + sort.begins()),
@@ -28,15 +30,17 @@ struct TokenLists {
         zeros(sort.zeros()),
         N(static_cast<int32_t>(sort.N)),
         V(static_cast<int32_t>(sort.V)),
+        first(static_cast<uint32_t>(part.first)),
         bins(static_cast<int>(sort.bins)),
         digit_bits(sort.digit_bits),
         piece(static_cast<int>(sort.piece)),
         pieces(static_cast<int>(sort.pieces)) {}
 
-  // The token at position n; V if it is outside the vocabulary, for which no gradient is computed.
+  // The row of the token at position n; V if it is outside the vocabulary or of another part of it,
+  // for which no gradient is computed.
   __device__ __forceinline__ int token(int n) const {
-    const int32_t in_range = __ldg(tokens + n);
-    return in_range >= 0 && in_range < V ? in_range : V;
+    const uint32_t v = static_cast<uint32_t>(__ldg(tokens + n)) - first;
+    return v < static_cast<uint32_t>(V) ? static_cast<int>(v) : V;
   }
   __device__ __forceinline__ int low_digit(int n) const { return token(n) & (bins - 1); }
   __device__ __forceinline__ int high_digit(int n) const { return token(n) >> digit_bits; }

@@ -360,7 +360,7 @@ std::vector<Launch> all_kernels() {
   for (const auto& more :
        {kernels_of_maps(), kernels_of_sums(), kernels_of_copies(), kernels_of_rows(),
         kernels_of_layer_norm(), kernels_of_llama(), kernels_of_embedding(), kernels_of_attention(),
-        kernels_of_optimizers()}) {
+        kernels_of_parts(), kernels_of_optimizers()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   for (const bool a : {false, true}) {

@@ -50,5 +50,6 @@ struct Launch {
 
 std::vector<Launch> all_kernels();
 std::vector<Launch> kernels_of_llama();  // among these
+std::vector<Launch> kernels_of_parts();  // likewise
 
 }  // namespace spool::testing
