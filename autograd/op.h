@@ -45,6 +45,8 @@ class Needs {
   uint32_t bits_ = 0;
 };
 
+struct Place;  // notation/part_of_op.h
+
 class Op {
  public:
   virtual ~Op() = default;
@@ -58,11 +60,19 @@ class Op {
   // attributes.h.
   virtual std::string attributes() const { return {}; }
 
-  // The dimensions of inputs and outputs in index notation: "nk,ok->no".  The op can be cut into
+  // The dimensions of inputs and outputs in index notation: "nk,ok,+o->no".  The op can be cut into
   // parts along a lower-case index; it needs a capital one whole.  An index missing on the right is
-  // summed over.  The first index of a term stands for all dimensions, possibly none, that the
-  // term's other indices leave.  Tensors that the notation does not mention are used whole.
+  // summed over; a term behind + is added to that sum once.  The first index of a term stands for
+  // all dimensions, possibly none, that the term's other indices leave.  A dimension may have parts
+  // that are cut each by itself, of some units of an index: "n(i+i)->ni", "n(64h)->nhD".  Tensors
+  // that the notation does not mention are used whole.  notation/notation.h has all of it.
+  //
+  // A part of an op has the attributes of the whole, so no attribute is an extent: what a part has
+  // is seen in the shapes of its tensors.
   virtual const char* indices() const = 0;
+
+  // Where it is in the op that it is a part of; null: it is whole.
+  virtual const Place* place() const { return nullptr; }
 
   // The specs of the outputs.  Throws if the inputs do not fit.
   virtual Specs infer(const Specs& in) const = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spool/autograd/checks/gradient_check.h"
+#include "spool/autograd/notation/part_of_op.h"
 #include "spool/autograd/program.h"
 #include "spool/autograd/tape_options.h"
 
@@ -21,26 +22,17 @@ OpRun::OpRun(const OpContext& context, NodeId id, GradientCheck* check)
     : context_(context), node_(context.program.nodes[id]), id_(id), check_(check) {}
 
 int OpRun::chunks() const { return node_.chunks; }
-NodeId OpRun::node() const { return context_.options.whole_node(id_); }
+const Place* OpRun::place() const { return node_.op->place(); }
+NodeId OpRun::node() const { return place() ? place()->node : id_; }
 View OpRun::loss_scale() const { return context_.options.loss_scale; }
 
-// On the tape of a chunk the shape of the whole, of which the tensor is a part, is looked up.
 int64_t OpRun::first_element(const View& t) const {
-  const TapeOptions& options = context_.options;
-  const ChunkOfTape* const chunk = options.chunk;
-  if (!chunk) return elements_before(t.shape(), options.first_row);
-  const Program& whole = *chunk->whole;
-  const Node& node = whole.nodes[options.whole_node(id_)];
-  const int64_t row = t.numel() / std::max<int64_t>(chunk->rows.size(), 1);
-  for (const Few<ValueId>* values : {&node.outputs, &node.inputs}) {
-    for (const ValueId v : *values) {
-      const Shape& shape = whole.values[v].spec.shape;
-      if (shape.numel() != row * chunk->extent) continue;
-      return elements_before(shape, options.first_row) + chunk->rows.begin * row;
-    }
-  }
-  fail(ErrorKind::invalid, node.op->name(), ": ", t.spec(),
-       " is not a part of any of its inputs and outputs");
+  const int64_t first_row = context_.options.first_row;
+  const Place* const at = place();
+  if (!at || at->leading == 0) return elements_before(t.shape(), first_row);
+  const PartOfIndex& rows = at->parts.front();
+  const int64_t row = t.numel() / std::max<int64_t>(rows.range.size(), 1);
+  return first_row * (row * rows.extent / at->leading) + row * rows.range.begin;
 }
 
 View OpRun::random() const {

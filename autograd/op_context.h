@@ -12,6 +12,7 @@ namespace spool {
 class GradientCheck;  // checks/gradient_check.h
 class Gradients;      // engine/gradients.h
 struct Node;          // program.h
+struct Place;         // notation/part_of_op.h
 struct Program;       // program.h
 struct TapeOptions;   // tape_options.h
 
@@ -29,8 +30,10 @@ class OpRun {
   int chunks() const;
   // The op's position on the tape; the same when it is recomputed.
   NodeId node() const;
+  // Of a part of an op, where it is in the whole; null: it is whole.
+  const Place* place() const;
   // Index of the first element of an input or an output in the whole, of which this tape, or this
-  // chunk, has some rows.
+  // part, has some rows.
   int64_t first_element(const View&) const;
   // The state of the random numbers, i32 (4); see kernels/dropout.h.  Throws if the tape has none.
   View random() const;

@@ -16,11 +16,9 @@ struct Survey;       // survey.h
 
 // For the tape of a chunk (chunks/chunk.h): its place in the whole tape.
 struct ChunkOfTape {
-  const Program* whole = nullptr;      // what the whole tape has recorded
   std::span<const NodeId> nodes = {};  // the nodes of the whole tape that its own are chunks of
   Range rows = {};                     // of the index that they are cut along
-  int64_t extent = 0;                  // of that index
-  int number = 0;                      // counted from 0
+  int number = 0, of = 1;              // which it is, counted from 0, of how many
   bool in_forward = false;             // it runs in the forward pass of the whole tape
   Survey* survey = nullptr;            // of the whole tape
 };

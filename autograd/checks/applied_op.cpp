@@ -1,6 +1,7 @@
 #include "spool/autograd/checks/applied_op.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "spool/autograd/checks/sample_run.h"
 #include "spool/runtime/cpu/stream.h"
@@ -10,42 +11,6 @@ namespace spool::op_checks {
 namespace {
 
 using numbers::values;
-
-// An op owned elsewhere, applied to the whole or to a part; outputs that have a gradient get its
-// shape.
-struct Borrowed final : Op {
-  const Op& op;
-  const std::vector<HostTensor>& gradients;  // of the outputs; empty ones are absent
-  Borrowed(const Op& lent, const std::vector<HostTensor>& of_outputs)
-      : op(lent), gradients(of_outputs) {}
-
-  const char* name() const override { return op.name(); }
-  OpKind kind() const override { return op.kind(); }
-  std::string attributes() const override { return op.attributes(); }
-  const char* indices() const override { return op.indices(); }
-  // Sets the shapes of outputs that are parts, as the tape of a chunk does.
-  Specs infer(const Specs& in) const override {
-    Specs all = op.infer(in);
-    for (size_t i = 0; i < std::min(all.size(), gradients.size()); ++i) {
-      const Shape& shape = gradients[i].spec.shape;
-      if (!gradients[i].numbers.empty() && shape.numel() == all[i].shape.numel()) {
-        all[i].shape = shape;
-      }
-    }
-    return all;
-  }
-  void forward(Forward& f) const override { op.forward(f); }
-  Tensor view(const Tensor& input, const Spec& output) const override {
-    return op.view(input, output);
-  }
-  Slots saves(const Needs& needs) const override { return op.saves(needs); }
-  void backward(Backward& b) const override { op.backward(b); }
-  bool differentiable(int output) const override { return op.differentiable(output); }
-  bool recomputable() const override { return op.recomputable(); }
-  bool needs_loss_scale() const override { return op.needs_loss_scale(); }
-  int64_t max_chunks(const Specs& in) const override { return op.max_chunks(in); }
-  int64_t max_parts(const Specs& in) const override { return op.max_parts(in); }
-};
 
 HostTensor to_host(const Tensor& t) {
   if (t.dtype() != DType::i32) return {t.spec(), values(t)};
@@ -78,32 +43,20 @@ std::vector<HostTensor> to_host(const std::vector<Tensor>& all) {
   return host;
 }
 
-TapeOptions tape_options(const AppliedOp& applied, int64_t first_row, Stream& stream) {
+TapeOptions tape_options(const AppliedOp& applied, Stream& stream) {
   const HostTensor random{{Shape{4}, DType::i32}, {11, 22, 33, 44}};
   const HostTensor scale{{Shape{1}, accumulator(applied.inputs.front().spec.dtype)}, {0.37}};
   return {.recording = applied.recording,
           .backward_follows = applied.backward_follows,
           .loss_scale = applied.loss_scale ? to_device(scale, stream) : Tensor(),
-          .random = to_device(random, stream),
-          .first_row = first_row};
-}
-
-std::string all_terms(const Notation& notation) {
-  std::string all;
-  for (const std::string& term : notation.inputs) all += ',' + term;
-  for (const std::string& term : notation.outputs) all += ',' + term;
-  return all;
+          .random = to_device(random, stream)};
 }
 
 }  // namespace
 
-std::string AppliedOp::term_of_input(size_t input) const {
+const Term& AppliedOp::term_of_input(size_t input) const {
   const auto at = static_cast<size_t>(std::ranges::find(operands, input) - operands.begin());
-  return at < notation.inputs.size() ? notation.inputs[at] : "";
-}
-
-std::string AppliedOp::term_of_output(size_t output) const {
-  return output < notation.outputs.size() ? notation.outputs[output] : "";
+  return notation.input(at);
 }
 
 std::vector<Spec> AppliedOp::output_specs() const {
@@ -146,18 +99,21 @@ AppliedOp in_type(AppliedOp applied, DType type) {
   return applied;
 }
 
-std::vector<int64_t> extents(const std::string& term, const Shape& shape) {
-  if (term.empty()) return {};
-  const int others = static_cast<int>(term.size()) - 1, first = shape.rank() - others;
-  check(first >= 0, "the indices '", term, "' are too many for ", shape);
-  std::vector<int64_t> each{1};
-  for (int i = 0; i < first; ++i) each[0] *= shape[i];
-  for (int i = first; i < shape.rank(); ++i) each.push_back(shape[i]);
-  return each;
+int64_t Around::dimension() const {
+  return extent * std::accumulate(parts.begin(), parts.end(), int64_t{0});
+}
+
+int64_t Around::value(int64_t element) const {
+  int64_t place = element / after % dimension();
+  for (const int64_t units : parts) {
+    if (place < units * extent) return place / units;
+    place -= units * extent;
+  }
+  return extent;
 }
 
 OpResults run(const AppliedOp& applied, const OpArguments& arguments, Stream& stream) {
-  Tape tape(stream, tape_options(applied, arguments.first_row, stream));
+  Tape tape(stream, tape_options(applied, stream));
   std::vector<Tensor> inputs, outputs, gradients;
   std::vector<Var> vars;
   for (const HostTensor& t : arguments.inputs) {
@@ -166,8 +122,10 @@ OpResults run(const AppliedOp& applied, const OpArguments& arguments, Stream& st
   }
   std::vector<Operand> operands;
   for (const size_t i : applied.operands) operands.emplace_back(vars[i]);
+  Specs specs;
+  for (const Spec& spec : arguments.outputs) specs.push_back(spec);
   const Few<Var> made =
-      tape.apply(std::make_unique<Borrowed>(*applied.op, arguments.upstream), operands);
+      tape.apply(std::make_shared<PartOfOp>(applied.op, specs, arguments.place), operands);
   std::vector<Root> roots;
   for (const Var& y : made) {
     const size_t i = outputs.size();
@@ -183,42 +141,36 @@ OpResults run(const AppliedOp& applied, const OpArguments& arguments, Stream& st
   return results;
 }
 
-Around around(char index, const std::string& term, const Shape& shape) {
-  const std::vector<int64_t> each = extents(term, shape);
-  const size_t at = term.find(index);
-  Around found{.extent = each[at]};
-  for (size_t i = 0; i < at; ++i) found.before *= each[i];
-  for (size_t i = at + 1; i < each.size(); ++i) found.after *= each[i];
+Around around(char index, const Term& term, const Shape& shape) {
+  const auto [first, count] = term.dimensions(index, shape.rank());
+  Around found{.extent = term.extent(index, shape), .parts = term.parts(index)};
+  for (int d = 0; d < first; ++d) found.before *= shape[d];
+  for (int d = first + count; d < shape.rank(); ++d) found.after *= shape[d];
   return found;
 }
 
-bool carries(const std::string& term, char index) { return term.find(index) != std::string::npos; }
+bool carries(const std::string& indices, char index) {
+  return indices.find(index) != std::string::npos;
+}
 
 bool leads_everywhere(const Notation& notation, char index) {
-  const std::string all = all_terms(notation);
-  for (size_t at = all.find(index); at != std::string::npos; at = all.find(index, at + 1)) {
-    if (all[at - 1] != ',') return false;
-  }
-  return true;
+  const auto leads = [=](const Term& term) {
+    return !term.carries(index) || (term.first() == index && term.is_plain(index));
+  };
+  return std::ranges::all_of(notation.inputs, leads) &&
+         std::ranges::all_of(notation.outputs, leads);
 }
 
-namespace {
-
-std::string separable_indices(const Notation& notation, bool leading) {
-  std::string found;
-  for (const char c : all_terms(notation)) {
-    if (!is_separable(c) || carries(found, c)) continue;
-    if (leads_everywhere(notation, c) == leading) found += c;
-  }
+std::string leading_indices(const Notation& notation) {
+  std::string found = notation.separable();
+  std::erase_if(found, [&](char c) { return !leads_everywhere(notation, c); });
   return found;
 }
 
-}  // namespace
-
-std::string leading_indices(const Notation& notation) { return separable_indices(notation, true); }
-
 std::string other_separable_indices(const Notation& notation) {
-  return separable_indices(notation, false);
+  std::string found = notation.separable();
+  std::erase_if(found, [&](char c) { return leads_everywhere(notation, c); });
+  return found;
 }
 
 }  // namespace spool::op_checks

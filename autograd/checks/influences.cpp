@@ -12,15 +12,9 @@
 namespace spool::op_checks {
 namespace {
 
-// The place of an element of a tensor along the index.
-int64_t place(int64_t element, char index, const std::string& term, const Shape& shape) {
-  const Around at = around(index, term, shape);
-  return element / at.after % at.extent;
-}
-
 // An element of an input or an output.
 struct Element {
-  const std::string& term;
+  const Term& term;
   const Shape& shape;
   int64_t number;
 };
@@ -28,9 +22,12 @@ struct Element {
 // The separable indices that both have, at different places.
 std::string apart(const Element& a, const Element& b) {
   std::string found;
-  for (const char c : a.term) {
-    if (!is_separable(c) || !carries(b.term, c)) continue;
-    if (place(a.number, c, a.term, a.shape) != place(b.number, c, b.term, b.shape)) found += c;
+  const auto value = [](char index, const Element& e) {
+    return around(index, e.term, e.shape).value(e.number);
+  };
+  for (const char c : a.term.indices) {
+    if (!is_separable(c) || !b.term.carries(c)) continue;
+    if (value(c, a) != value(c, b)) found += c;
   }
   return found;
 }
@@ -39,7 +36,7 @@ class Influencing {
  public:
   explicit Influencing(const AppliedOp& applied)
       : applied_(applied),
-        arguments_{.inputs = applied.inputs, .upstream = {}},
+        arguments_{.inputs = applied.inputs, .upstream = {}, .outputs = applied.output_specs()},
         before_(run(applied, arguments_, stream_)) {
     found_.matters.resize(applied.inputs.size());
   }
@@ -70,11 +67,11 @@ class Influencing {
     x.numbers[k] = x.spec.dtype == DType::i32 ? (old == 0 ? 1 : 0) : old + 1;
     const OpResults after = run(applied_, arguments_, stream_);
     x.numbers[k] = old;
-    const std::string term = applied_.term_of_input(input);
+    const Term& term = applied_.term_of_input(input);
     const Element changed{term, x.spec.shape, static_cast<int64_t>(k)};
     for (size_t i = 0; i < after.outputs.size(); ++i) {
       const bool any = compare(changed, before_.outputs[i], after.outputs[i],
-                               applied_.term_of_output(i), "output");
+                               applied_.notation.output(i), "output");
       if (any) found_.matters[input] = true;
     }
     for (size_t i = 0; i < after.inputs.size(); ++i) {
@@ -84,7 +81,7 @@ class Influencing {
 
   // Whether an element of the result differs.
   bool compare(const Element& changed, const HostTensor& before, const HostTensor& after,
-               const std::string& term, const char* what) {
+               const Term& term, const char* what) {
     const auto bits = [](double x) { return std::bit_cast<uint64_t>(x); };
     bool any = false;
     for (size_t k = 0; k < before.numbers.size(); ++k) {
@@ -96,8 +93,8 @@ class Influencing {
       if (indices.empty()) continue;
       std::ostringstream text;
       text << applied_.op->name() << ": element " << changed.number << " of the input '"
-           << changed.term << "' " << changed.shape << " changes element " << k << " of the "
-           << what << " '" << term << "' " << before.spec.shape << ", and they differ in "
+           << changed.term.text() << "' " << changed.shape << " changes element " << k << " of the "
+           << what << " '" << term.text() << "' " << before.spec.shape << ", and they differ in "
            << indices;
       found_.forbidden = text.str();
     }

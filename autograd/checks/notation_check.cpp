@@ -12,13 +12,13 @@ const std::string notation = "notation";
 // Checks that each term fits its tensor, and that an index has the same extent everywhere.
 void check_extents(Findings& findings, const AppliedOp& applied) {
   std::map<char, int64_t> seen;
-  const auto see = [&](const std::string& term, const Shape& shape) {
-    const std::vector<int64_t> each = extents(term, shape);
-    for (size_t i = 0; i < each.size(); ++i) {
-      const int64_t before = seen.emplace(term[i], each[i]).first->second;
-      if (before == each[i]) continue;
-      findings.add(notation, sentence("the index ", term[i], " is ", before, " long, and in '",
-                                      term, "' ", shape, " ", each[i]));
+  const auto see = [&](const Term& term, const Shape& shape) {
+    for (const char index : term.indices) {
+      const int64_t extent = term.extent(index, shape);
+      const int64_t before = seen.emplace(index, extent).first->second;
+      if (before == extent) continue;
+      findings.add(notation, sentence("the index ", index, " is ", before, " long, and in '",
+                                      term.text(), "' ", shape, " ", extent));
     }
   };
   const std::vector<Spec> out = applied.output_specs();
@@ -29,43 +29,43 @@ void check_extents(Findings& findings, const AppliedOp& applied) {
   for (size_t i = 0; i < applied.inputs.size(); ++i) {
     see(applied.term_of_input(i), applied.inputs[i].spec.shape);
   }
-  for (size_t i = 0; i < out.size(); ++i) see(applied.term_of_output(i), out[i].shape);
+  for (size_t i = 0; i < out.size(); ++i) see(applied.notation.output(i), out[i].shape);
 }
 
-void check_chunks(Findings& findings, const AppliedOp& applied, Chunking how) {
+void check_parts(Findings& findings, const AppliedOp& applied, Cutting how) {
   for (const DType type : findings.types()) {
     const AppliedOp typed = in_type(applied, type);
     const double max = findings.tolerance(type).chunks;
-    for (const int64_t chunks : {2, 3, 100}) {
-      how.chunks = chunks;
-      const auto add = [&](const char* what, double apart) {
-        if (apart < max) return;
-        findings.add(notation, sentence(chunks, " chunks along ", how.index, " do not make up the ",
-                                        "whole: ", what, " are ", apart, " of the tensor's largest",
-                                        " number apart, and ", max, " is the most (", name(type),
-                                        "); a capital index is not cut"));
-      };
-      const auto [outputs, gradients] = difference_of_chunks(typed, how);
-      add("outputs", outputs);
-      add("gradients", gradients);
-      if (!(outputs < max && gradients < max)) return;
+    for (const int64_t parts : {2, 3, 100}) {
+      how.parts = parts;
+      const PartsDifference found = difference_of_parts(typed, how);
+      bool is_whole = true;
+      for (const Apart& apart : {found.outputs, found.gradients}) {
+        if (apart.most < max) continue;
+        is_whole = false;
+        findings.add(
+            notation,
+            sentence(parts, " parts along ", how.index, " do not make up the whole: ", apart.where,
+                     " is ", apart.most, " of the tensor's largest number", " apart, and ", max,
+                     " is the most (", name(type), "); a capital index is not cut"));
+      }
+      if (!is_whole) return;
     }
   }
 }
 
-void check_chunks(Findings& findings, const AppliedOp& applied) {
-  const auto along = [&](char index, ChunkForm form) {
-    if (carries(findings.sample.not_cut, index)) return;
-    findings.attempt(sentence("chunks along ", index), [&] {
-      check_chunks(findings, applied, {index, 1, form});
+void check_parts(Findings& findings, const AppliedOp& applied) {
+  const auto along = [&](char index, PartForm form) {
+    findings.attempt(sentence("parts along ", index), [&] {
+      check_parts(findings, applied, {index, 1, form});
     });
   };
   for (const char index : leading_indices(applied.notation)) {
-    along(index, ChunkForm::slices);
-    along(index, ChunkForm::rows);
+    along(index, PartForm::slices);
+    along(index, PartForm::rows);
   }
   for (const char index : other_separable_indices(applied.notation)) {
-    along(index, ChunkForm::slices);
+    along(index, PartForm::slices);
   }
 }
 
@@ -98,7 +98,7 @@ bool computes_gradients_in_forward(const Findings& findings) {
 
 void check_notation(Findings& findings, const AppliedOp& applied) {
   findings.attempt(notation, [&] { check_extents(findings, applied); });
-  check_chunks(findings, applied);
+  check_parts(findings, applied);
   findings.attempt(notation, [&] { check_influences(findings, applied); });
 }
 

@@ -46,9 +46,6 @@ struct OpSample {
   // The floating types that its kernels have, the widest first.  Differences and the notation want
   // f64; f32 alone will do, with larger tolerances.
   std::vector<DType> types = {DType::f64, DType::f32, DType::bf16};
-  // Indices of its notation along which this sample is not cut: an operand that lacks the index
-  // would be added in each chunk, as the bias of a sum is.
-  std::string not_cut = {};
   OpTolerance f64 = {.differences = 2e-8, .chunks = 1e-14};
   OpTolerance f32 = {
       .differences = 2e-3, .outputs = 2e-6, .gradients = 4e-6, .chunks = 2e-6, .devices = 8e-6};

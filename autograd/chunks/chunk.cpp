@@ -1,5 +1,6 @@
 #include "spool/autograd/chunks/chunk.h"
 
+#include "spool/autograd/notation/part_of_op.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -45,28 +46,43 @@ void Tape::Chunk::add_inputs(const Program& whole, const Tensors& inputs) {
 
 void Tape::Chunk::add_nodes(const Program& whole) {
   const RegionId all = tape_.regions_.open_by_hand();
-  for (const NodeId n : region_.cut.nodes) {
-    const Node& node = whole.nodes[n];
+  const Cut& cut = region_.cut;
+  for (size_t i = 0; i < cut.nodes.size(); ++i) {
+    const Node& node = whole.nodes[cut.nodes[i]];
     Few<ValueId> inputs;
     for (const ValueId v : node.inputs) inputs.push_back(local(v));
-    const int64_t chunks = ceil_div(node.chunks * place_.rows.size(), region_.cut.extent);
-    const NodeId id = tape_.program_.nodes.add(
-        {.op = node.op, .inputs = inputs, .chunks = static_cast<int>(chunks), .region = all});
+    const int64_t chunks = ceil_div(node.chunks * place_.rows.size(), cut.extent);
+    const NodeId id = tape_.program_.nodes.add({.op = part_of_node(i, whole),
+                                                .inputs = inputs,
+                                                .chunks = static_cast<int>(chunks),
+                                                .region = all});
     tape_.add_outputs(id);
-    set_shapes(node, tape_.program_.nodes[id].outputs, whole);
     if (tape_.options_.recording) tape_.regions_.note_saves(id);
   }
   tape_.regions_.close_all();
 }
 
-// Sets the shapes of outputs with the index, which ops such as reshape cannot infer from a part.
-void Tape::Chunk::set_shapes(const Node& node, const Few<ValueId>& own, const Program& whole) {
-  for (size_t k = 0; k < own.size(); ++k) {
-    const ValueId v = node.outputs[k];
-    if (!region_.cut.carries(v)) continue;
-    Spec& spec = tape_.program_.values[own[k]].spec;
-    spec.shape = part(whole.values[v].spec.shape, region_.cut.extent, place_.rows.size());
+// The op of one of the cut's nodes, as this chunk applies it.
+std::shared_ptr<const Op> Tape::Chunk::part_of_node(size_t number, const Program& whole) const {
+  const Cut& cut = region_.cut;
+  const NodeId id = cut.nodes[number];
+  const Node& node = whole.nodes[id];
+  Specs outputs;
+  for (const ValueId v : node.outputs) {
+    Spec spec = whole.values[v].spec;
+    if (cut.carries(v)) spec.shape = part(spec.shape, cut.extent, place_.rows.size());
+    outputs.push_back(spec);
   }
+  const auto& [index, extent, leading] = cut.indices[number];
+  const int64_t row = extent / cut.extent;
+  const PartOfIndex rows{.index = index,
+                         .range = {place_.rows.begin * row, place_.rows.end * row},
+                         .extent = extent,
+                         .number = place_.number,
+                         .of = place_.of};
+  const Place* const outer = node.op->place();
+  const Place place = outer ? *outer : Place{.node = id};
+  return std::make_shared<PartOfOp>(node.op, outputs, place.of_part(rows, leading));
 }
 
 void Tape::Chunk::want(ValueId leaf, const Tensor& whole) {

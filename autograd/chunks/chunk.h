@@ -35,7 +35,7 @@ class Tape::Chunk {
   ValueId local(ValueId v) const { return region_.local_id.at(v); }
   void add_inputs(const Program& whole, const Tensors& inputs);
   void add_nodes(const Program& whole);
-  void set_shapes(const Node&, const Few<ValueId>& own, const Program& whole);
+  std::shared_ptr<const Op> part_of_node(size_t number, const Program& whole) const;
 
   const ChunkedRegion& region_;
   const ChunkOfTape& place_;

@@ -76,11 +76,10 @@ std::vector<ValueId> ChunkRunner::inputs_of(RegionId id, const std::vector<Value
 void ChunkRunner::run(const ChunkedRegion& r, bool in_forward, const RunChunk& run_chunk) const {
   const std::vector<Range> pieces = split(r.cut.extent, r.chunks);
   repeat(options_.survey, stream_, pieces.size(), [&](size_t i) {
-    run_chunk({.whole = &program_,
-               .nodes = r.cut.nodes,
+    run_chunk({.nodes = r.cut.nodes,
                .rows = pieces[i],
-               .extent = r.cut.extent,
                .number = static_cast<int>(i),
+               .of = static_cast<int>(pieces.size()),
                .in_forward = in_forward,
                .survey = options_.survey});
   });

@@ -12,10 +12,11 @@ namespace {
 // An input or an output of a node, and its term of the op's notation; null: it is not mentioned.
 struct Role {
   ValueId value = -1;
-  const std::string* term = nullptr;
+  const Term* term = nullptr;
   bool is_output = false;
 
-  char first() const { return term && !term->empty() ? term->front() : '\0'; }
+  // The index that leads it, of which rows are a piece of memory: the dimension has no parts.
+  char first() const { return term && term->is_plain(term->first()) ? term->first() : '\0'; }
   bool is_led() const { return is_separable(first()); }
 };
 
@@ -33,7 +34,7 @@ std::vector<NodeRoles> roles_of_nodes(const Program& program, NodeId first, Node
     NodeRoles& node = all.emplace_back();
     node.id = id;
     node.notation = parse_notation(n.op->indices());
-    const auto add = [&](const Few<ValueId>& values, const std::vector<std::string>& terms,
+    const auto add = [&](const Few<ValueId>& values, const std::vector<Term>& terms,
                          bool is_output) {
       for (size_t i = 0; i < values.size(); ++i) {
         node.roles.push_back({values[i], i < terms.size() ? &terms[i] : nullptr, is_output});
@@ -43,14 +44,6 @@ std::vector<NodeRoles> roles_of_nodes(const Program& program, NodeId first, Node
     add(n.outputs, node.notation.outputs, /*is_output=*/true);
   }
   return all;
-}
-
-// Extent of the first index of a term: the product of the dimensions that the others leave.
-int64_t leading_extent(const Shape& shape, const std::string& term) {
-  const int dims = shape.rank() - static_cast<int>(term.size()) + 1;
-  int64_t n = 1;
-  for (int i = 0; i < dims; ++i) n *= shape[i];
-  return n;
 }
 
 // The number of leading dimensions whose product is the extent; none if there is no such number.
@@ -111,28 +104,40 @@ class Index {
 
   void add(const NodeRoles& node) {
     char letter = '\0';
+    IndexOfNode leading;
     for (const Role& r : node.roles) {
       if (!leads(r.value)) continue;
       const Spec& spec = program_.values[r.value].spec;
       if (!r.is_led()) return refuse(node, "looks along the index: it needs ", spec, " whole");
       if (letter && letter != r.first()) return refuse(node, "has the index twice");
+      const int64_t extent = r.term->extent(r.first(), spec.shape);
+      if (!letter) leading = {r.first(), extent, spec.shape.rank() ? spec.shape[0] : 1};
       letter = r.first();
-      add_extent(leading_extent(spec.shape, *r.term));
+      add_extent(extent);
     }
     if (!letter) return;
     cut_.nodes.push_back(node.id);
+    cut_.indices.push_back(leading);
     if (!program_.nodes[node.id].op->recomputable()) {
       return refuse(node, "has an effect beyond its outputs, so it must run once, and whole");
+    }
+    if (node.notation.is_joined(letter)) {
+      return refuse(node, "has parts along the index that need each other's numbers");
     }
     for (const Role& r : node.roles) add_role(node, r, letter);
   }
 
   void add_role(const NodeRoles& node, const Role& r, char letter) {
     const Value& value = program_.values[r.value];
-    const size_t at = r.term ? r.term->find(letter) : std::string::npos;
+    const size_t at = r.term ? r.term->indices.find(letter) : std::string::npos;
     if (at != std::string::npos && !leads(r.value)) {
       if (at > 0) return refuse(node, "has the index inside of ", value.spec, ", not in front");
+      if (!r.is_led()) return refuse(node, "has parts of ", value.spec, " along the index");
       return refuse(node, "has the index in a parameter, ", value.spec);
+    }
+    const bool is_added = r.term && r.term->is_added && at == std::string::npos;
+    if (is_added && !node.notation.output(0).carries(letter)) {
+      return refuse(node, "adds ", value.spec, " once to a sum over the index");
     }
     if (!r.is_output) {
       computed_outside(r.value);

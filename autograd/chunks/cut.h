@@ -20,10 +20,18 @@
 
 namespace spool {
 
+// The index of a node's notation that it is cut along, its extent there, and the first dimension of
+// the values that it leads.
+struct IndexOfNode {
+  char index = ' ';
+  int64_t extent = 0, leading = 0;
+};
+
 struct Cut {
-  int64_t extent = 0;                 // of the index
-  std::vector<NodeId> nodes = {};     // those that carry the index, in rising order
-  std::vector<ValueId> inputs = {};   // what they read and do not compute, parameters included
+  int64_t extent = 0;                     // of the index
+  std::vector<NodeId> nodes = {};         // those that carry the index, in rising order
+  std::vector<IndexOfNode> indices = {};  // of each of these nodes
+  std::vector<ValueId> inputs = {};       // what they read and do not compute, parameters included
   std::vector<ValueId> carried = {};  // inputs and outputs that carry the index, in rising order
   std::string obstacle = {};          // why the nodes cannot be cut; empty: they can
 

@@ -1,33 +1,38 @@
 #include "spool/kernels/attention.h"
 
-#include <cmath>
-
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/packed_heads.h"
 
 namespace spool {
 namespace {
 
 struct Attention final : Op {
-  Heads heads;
+  PackedHeads heads;
   Mask mask;
   SumOrder order;
   bool has_first;
-  Attention(Heads h, Mask m, SumOrder o, bool first)
-      : heads(h), mask(m), order(o), has_first(first) {}
+  std::string notation;
+  Attention(const PackedHeads& h, Mask m, SumOrder o, bool first)
+      : heads(h),
+        mask(m),
+        order(o),
+        has_first(first),
+        notation(sentence("bT", h.packed(), ",bT->bT", h.queries(), ",b", h.of_each_query(), "T")) {
+  }
 
   const char* name() const override { return "attention"; }
   OpKind kind() const override { return OpKind::attention; }
   std::string attributes() const override {
-    std::string words = in_words({{"query heads", heads.query}, {"key heads", heads.key}});
+    std::string words = heads.attributes();
     if (mask != Mask::causal) words += sentence(", mask ", spool::name(mask));
     if (order != SumOrder::fixed) words += sentence(", sum order ", spool::name(order));
     return words;
   }
-  const char* indices() const override { return "bTP,bT->bTQ,bHT"; }
+  const char* indices() const override { return notation.c_str(); }
 
   Specs infer(const Specs& in) const override {
     const Spec& qkv = in[0];
-    const auto [H, Hkv] = heads;
+    const auto [H, Hkv] = heads.in(qkv.shape.row());
     check(qkv.shape.rank() == 3, "attention: packed q, k and v must be (B, T, (H + 2 Hkv) D), not ",
           qkv);
     check(H > 0 && Hkv > 0 && H % Hkv == 0, "attention: ", H, " query heads cannot share ", Hkv,
@@ -49,8 +54,8 @@ struct Attention final : Op {
     f.launch(AttentionForward{.y = y,
                               .lse = lse,
                               .qkv = qkv,
-                              .heads = heads,
-                              .scale = scale_of(y),
+                              .heads = heads.in(qkv.shape().row()),
+                              .scale = heads.scale(),
                               .mask = mask,
                               .first = first});
   }
@@ -68,8 +73,8 @@ struct Attention final : Op {
                                .qkv = qkv,
                                .y = y,
                                .lse = lse,
-                               .heads = heads,
-                               .scale = scale_of(y),
+                               .heads = heads.in(qkv.shape().row()),
+                               .scale = heads.scale(),
                                .mask = mask,
                                .first = has_first ? b.saved_at(3) : View{},
                                .order = order,
@@ -77,23 +82,22 @@ struct Attention final : Op {
   }
 
   // A part for each key head of each text; one more leaves backward to Spool's kernels.
-  int64_t max_parts(const Specs& in) const override { return in[0].shape[0] * heads.key + 1; }
-
- private:
-  double scale_of(const View& y) const {
-    return 1 / std::sqrt(static_cast<double>(y.shape().row() / heads.query));
+  int64_t max_parts(const Specs& in) const override {
+    return in[0].shape[0] * heads.in(in[0].shape.row()).key + 1;
   }
 };
 
 }  // namespace
 
 Var attention(const Var& qkv, Heads heads, Mask mask, SumOrder order) {
-  return apply<Attention>(qkv.tape(), {qkv}, heads, mask, order, /*first=*/false);
+  return apply<Attention>(qkv.tape(), {qkv}, PackedHeads(heads, qkv.shape().row()), mask, order,
+                          /*first=*/false);
 }
 
 Var attention(const Var& qkv, Heads heads, const Var& first, SumOrder order) {
   if (!first) return attention(qkv, heads, Mask::causal, order);
-  return apply<Attention>(qkv.tape(), {qkv, first}, heads, Mask::causal, order, /*first=*/true);
+  return apply<Attention>(qkv.tape(), {qkv, first}, PackedHeads(heads, qkv.shape().row()),
+                          Mask::causal, order, /*first=*/true);
 }
 
 }  // namespace spool

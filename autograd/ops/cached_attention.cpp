@@ -1,28 +1,30 @@
 #include "spool/kernels/cached_attention.h"
 
-#include <cmath>
-
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/packed_heads.h"
 
 namespace spool {
 namespace {
 
 struct CachedAttentionOp final : Op {
-  Heads heads;
+  PackedHeads heads;
   int64_t position;
-  CachedAttentionOp(Heads h, int64_t at) : heads(h), position(at) {}
+  std::string notation;
+  CachedAttentionOp(const PackedHeads& h, int64_t at)
+      : heads(h),
+        position(at),
+        notation(sentence("bT", h.packed(), ",bhSD,bhSD,b->bT", h.queries())) {}
 
   const char* name() const override { return "cached_attention"; }
   OpKind kind() const override { return OpKind::attention; }
   std::string attributes() const override {
-    return in_words(
-        {{"query heads", heads.query}, {"key heads", heads.key}, {"position", position}});
+    return heads.attributes() + ", " + in_words({{"position", position}});
   }
-  const char* indices() const override { return "bTP,bKSD,bKSD,b->bTQ"; }
+  const char* indices() const override { return notation.c_str(); }
 
   Specs infer(const Specs& in) const override {
     const Spec &qkv = in[0], &keys = in[1], &values = in[2];
-    const auto [H, Hkv] = heads;
+    const auto [H, Hkv] = heads.in(qkv.shape.row());
     check(H > 0 && Hkv > 0 && H % Hkv == 0, "cached_attention: ", H, " query heads cannot share ",
           Hkv, " key heads");
     check(qkv.shape.rank() == 3 && keys.shape.rank() == 4, "cached_attention: ", qkv,
@@ -53,9 +55,9 @@ struct CachedAttentionOp final : Op {
                              .keys = keys,
                              .values = values,
                              .qkv = qkv,
-                             .heads = heads,
+                             .heads = heads.in(qkv.shape().row()),
                              .position = position,
-                             .scale = 1 / std::sqrt(static_cast<double>(keys.shape().row())),
+                             .scale = heads.scale(),
                              .first = first,
                              .place = place});
   }
@@ -75,16 +77,17 @@ Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads, co
   check(
       !tape.options().recording,
       "cached_attention: a cache is for a tape that does not record; use attention() on this one");
+  const PackedHeads packed(heads, qkv.shape().row());
   const Var keys = tape.input(cache.keys), values = tape.input(cache.values);
   if (!first) {
     check(!cache.place, "cached_attention: a cache with a place needs the first token of each row");
-    return apply<CachedAttentionOp>(tape, {qkv, keys, values}, heads, cache.position);
+    return apply<CachedAttentionOp>(tape, {qkv, keys, values}, packed, cache.position);
   }
   if (!cache.place) {
-    return apply<CachedAttentionOp>(tape, {qkv, keys, values, first}, heads, cache.position);
+    return apply<CachedAttentionOp>(tape, {qkv, keys, values, first}, packed, cache.position);
   }
   const Var place = tape.input(cache.place);
-  return apply<CachedAttentionOp>(tape, {qkv, keys, values, first, place}, heads, cache.position);
+  return apply<CachedAttentionOp>(tape, {qkv, keys, values, first, place}, packed, cache.position);
 }
 
 }  // namespace spool

@@ -1,3 +1,4 @@
+#include <numeric>
 #include <vector>
 
 #include "spool/autograd/ops.h"
@@ -13,16 +14,18 @@ constexpr size_t max_operands = 8;
 // passed on as it is.
 struct Concat final : Op {
   int from_end;  // the dimension, counted from the end: a chunk may have fewer dimensions
-  std::vector<int64_t> extents;  // of the operands along it
+  std::vector<int64_t> extents;  // of the operands along it; those of a part of the op are shorter
   std::string notation;
 
   Concat(int rank, int dim, std::vector<int64_t> along)
       : from_end(dim - rank), extents(std::move(along)) {
+    const std::span<const int64_t> all(extents);
+    const int64_t unit = common_unit(all);
     for (size_t i = 0; i < extents.size(); ++i) {
       if (i > 0) notation += ',';
-      notation += term_along(rank, dim, static_cast<char>('A' + i));
+      notation += term_of_parts(rank, dim, all.subspan(i, 1), unit);
     }
-    notation += "->" + term_along(rank, dim, 'Z');
+    notation += "->" + term_of_parts(rank, dim, all, unit);
   }
 
   const char* name() const override { return "concat"; }
@@ -32,9 +35,10 @@ struct Concat final : Op {
   }
 
   Specs infer(const Specs& in) const override {
+    const int dim = in[0].shape.rank() + from_end;
     int64_t extent = 0;
-    for (const int64_t one : extents) extent += one;
-    return {{in[0].shape.with(in[0].shape.rank() + from_end, extent), in[0].dtype}};
+    for (const Spec& x : in) extent += x.shape[dim];
+    return {{in[0].shape.with(dim, extent), in[0].dtype}};
   }
 
   void forward(Forward& f) const override {
@@ -78,9 +82,10 @@ struct Concat final : Op {
   // Calls f(operand, the first of its elements in a row of the result, their number).
   template <class F>
   void for_each(const Along& whole, const F& f) const {
+    const int64_t extent = std::accumulate(extents.begin(), extents.end(), int64_t{0});
     int64_t first = 0;
     for (size_t i = 0; i < extents.size(); ++i) {
-      const int64_t width = extents[i] * whole.width;
+      const int64_t width = extent ? extents[i] * whole.extent / extent * whole.width : 0;
       f(static_cast<int>(i), first, width);
       first += width;
     }

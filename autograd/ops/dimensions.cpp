@@ -1,5 +1,7 @@
 #include "spool/autograd/ops/dimensions.h"
 
+#include <numeric>
+
 namespace spool {
 
 int dimension(const char* op, const Spec& x, int dim) {
@@ -9,10 +11,20 @@ int dimension(const char* op, const Spec& x, int dim) {
   return dim < 0 ? dim + rank : dim;
 }
 
-// The dimensions before it are one index, n, which is separable; those after it have one each.
-std::string term_along(int rank, int dim, char letter) {
+int64_t common_unit(std::span<const int64_t> lengths) {
+  int64_t unit = 0;
+  for (const int64_t length : lengths) unit = std::gcd(unit, length);
+  return unit;
+}
+
+// The dimensions before it are one index, n; those after it have one each.
+std::string term_of_parts(int rank, int dim, std::span<const int64_t> lengths, int64_t unit) {
+  std::string parts;
+  for (const int64_t length : lengths) {
+    if (length > 0) parts += sentence(parts.empty() ? "" : "+", length / unit, "z");
+  }
   std::string term = dim > 0 ? "n" : "";
-  term += letter;
+  term += parts.empty() ? "Z" : sentence("(", parts, ")");
   for (int d = dim + 1; d < rank; ++d) term += static_cast<char>('a' + d);
   return term;
 }

@@ -1,8 +1,9 @@
 #pragma once
 
 // Helpers of ops that move elements along a dimension: where it is, and the index notation of
-// operands that are needed whole along it.
+// operands that have parts along it.
 
+#include <span>
 #include <string>
 
 #include "spool/autograd/op.h"
@@ -12,9 +13,12 @@ namespace spool {
 // The dimension, counted from 0; -1 and so on count from the end.  Throws if there is none such.
 int dimension(const char* op, const Spec& x, int dim);
 
-// The notation's term for a tensor of this rank that is needed whole along dimension `dim`, which
-// is called `letter`, a capital one.
-std::string term_along(int rank, int dim, char letter);
+// The largest unit that all lengths are multiples of, 0 if all are 0.
+int64_t common_unit(std::span<const int64_t> lengths);
+// The notation's term for a tensor of this rank whose dimension `dim` has parts of these lengths,
+// each cut in units of this length: "n(2z+z)e".  Parts without elements are left out; a dimension
+// without any is needed whole.
+std::string term_of_parts(int rank, int dim, std::span<const int64_t> lengths, int64_t unit);
 
 // Whether a view that begins with this element is as aligned as the fastest kernels ask for, 16
 // bytes; others are copied.

@@ -1,17 +1,22 @@
 #include "spool/kernels/embedding.h"
 
+#include "spool/autograd/notation/part_of_op.h"
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/vocabulary.h"
 
 namespace spool {
 namespace {
 
 struct Embedding final : Op {
+  bool has_positions;
   int64_t first_position;
-  explicit Embedding(int64_t first = 0) : first_position(first) {}
+  explicit Embedding(bool positions, int64_t first = 0)
+      : has_positions(positions), first_position(first) {}
 
   const char* name() const override { return "embedding"; }
   std::string attributes() const override { return in_words({{"first position", first_position}}); }
-  const char* indices() const override { return "bT,VC,PC->bTC"; }
+  // Of a token whose weight is another part's, a part has zeros: the sum over parts is the row.
+  const char* indices() const override { return has_positions ? "bT,vc,+Pc->bTc" : "n,vc->nc"; }
 
   Specs infer(const Specs& in) const override {
     const Spec &tokens = in[0], &weight = in[1];
@@ -40,7 +45,8 @@ struct Embedding final : Op {
                               .tokens = tokens,
                               .weight = weight,
                               .positions = positions,
-                              .first_position = first_position});
+                              .first_position = first_position,
+                              .part = own_vocabulary(f.place())});
   }
 
   Slots saves(const Needs&) const override { return {in(0)}; }
@@ -49,26 +55,30 @@ struct Embedding final : Op {
     auto [tokens] = b.saved<1>();
     auto [dy] = b.grad_outputs<1>();
     const Grad dweight = b.grad_input(1), dpositions = b.grad_input(2);
-    b.launch(EmbeddingBackward{
-        .dweight = dweight, .dpositions = dpositions, .dy = dy, .tokens = tokens});
+    b.launch(EmbeddingBackward{.dweight = dweight,
+                               .dpositions = dpositions,
+                               .dy = dy,
+                               .tokens = tokens,
+                               .part = own_vocabulary(b.place())});
   }
 };
 
 }  // namespace
 
 Var embedding(const Var& tokens, const Operand& weight) {
-  return apply<Embedding>(tokens.tape(), {tokens, weight});
+  return apply<Embedding>(tokens.tape(), {tokens, weight}, /*positions=*/false);
 }
 
 Var embedding(const Var& tokens, const Operand& weight, const Operand& positions) {
-  return apply<Embedding>(tokens.tape(), {tokens, weight, positions});
+  return apply<Embedding>(tokens.tape(), {tokens, weight, positions}, /*positions=*/true);
 }
 
 Var embedding(const Var& tokens, const Operand& weight, const Operand& positions,
               int64_t first_position) {
   check(first_position == 0 || !tokens.tape().options().recording, "embedding: positions from ",
         first_position, " on are for a tape that does not record; one that does begins at 0");
-  return apply<Embedding>(tokens.tape(), {tokens, weight, positions}, first_position);
+  return apply<Embedding>(tokens.tape(), {tokens, weight, positions}, /*positions=*/true,
+                          first_position);
 }
 
 }  // namespace spool

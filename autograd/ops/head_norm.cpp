@@ -1,26 +1,31 @@
 #include "spool/kernels/head_norm.h"
 
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/packed_heads.h"
 #include "spool/kernels/elementwise.h"
 
 namespace spool {
 namespace {
 
 struct HeadNormOp final : Op {
-  Heads heads;
+  PackedHeads heads;
   double eps;
-  HeadNormOp(Heads h, double e) : heads(h), eps(e) {}
+  std::string notation;
+  HeadNormOp(const PackedHeads& h, double e)
+      : heads(h),
+        eps(e),
+        notation(sentence("n", h.packed(), ",D,D->n", h.packed(), ",n(", h.group(), "h+h)")) {}
 
   const char* name() const override { return "head_norm"; }
   OpKind kind() const override { return OpKind::norm; }
   std::string attributes() const override {
-    return in_words({{"query heads", heads.query}, {"key heads", heads.key}, {"eps", eps}});
+    return heads.attributes() + ", " + in_words({{"eps", eps}});
   }
-  const char* indices() const override { return "nP,D,D->nP,nH"; }
+  const char* indices() const override { return notation.c_str(); }
 
   Specs infer(const Specs& in) const override {
     const Spec& qkv = in[0];
-    const auto [H, Hkv] = heads;
+    const auto [H, Hkv] = heads.in(qkv.shape.row());
     const int64_t packed = H + 2 * Hkv, row = qkv.shape.row();
     check(H > 0 && Hkv > 0 && row % packed == 0, "head_norm: ", qkv, " does not divide into ",
           packed, " heads");
@@ -33,8 +38,13 @@ struct HeadNormOp final : Op {
   void forward(Forward& f) const override {
     auto [qkv, query, key] = f.inputs<3>();
     auto [y, r] = f.outputs<2>();
-    f.launch(HeadNormForward{
-        .y = y, .r = r, .x = qkv, .query = query, .key = key, .heads = heads, .eps = eps});
+    f.launch(HeadNormForward{.y = y,
+                             .r = r,
+                             .x = qkv,
+                             .query = query,
+                             .key = key,
+                             .heads = heads.in(qkv.shape().row()),
+                             .eps = eps});
   }
 
   Slots saves(const Needs&) const override { return {in(0), in(1), in(2), out(1)}; }
@@ -54,7 +64,7 @@ struct HeadNormOp final : Op {
                               .query = query,
                               .key = key,
                               .r = r,
-                              .heads = heads});
+                              .heads = heads.in(qkv.shape().row())});
     if (converts) b.launch(Add{.out = gradient, .a = own});
   }
 };
@@ -62,7 +72,8 @@ struct HeadNormOp final : Op {
 }  // namespace
 
 Var head_norm(const Var& qkv, const Operand& query, const Operand& key, Heads heads, double eps) {
-  return apply<HeadNormOp>(qkv.tape(), {qkv, query, key}, heads, eps);
+  return apply<HeadNormOp>(qkv.tape(), {qkv, query, key}, PackedHeads(heads, qkv.shape().row()),
+                           eps);
 }
 
 }  // namespace spool

@@ -8,7 +8,7 @@ namespace {
 struct Linear final : Op {
   const char* name() const override { return "linear"; }
   OpKind kind() const override { return OpKind::product; }
-  const char* indices() const override { return "nk,ok,o->no"; }
+  const char* indices() const override { return "nk,ok,+o->no"; }
 
   Specs infer(const Specs& in) const override {
     const Spec &x = in[0], &weight = in[1];

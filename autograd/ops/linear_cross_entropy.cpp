@@ -1,5 +1,8 @@
+#include "spool/autograd/notation/part_of_op.h"
 #include "spool/autograd/ops/rows.h"
 #include "spool/autograd/ops/target_loss.h"
+#include "spool/autograd/ops/vocabulary.h"
+#include "spool/kernels/cross_entropy_part.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/reduce.h"
@@ -32,19 +35,53 @@ struct Chunks {
       const Tensor logits = pass.scratch({Shape{rows.size(), V}, x.dtype()});
       pass.launch(Matmul{.c = logits, .a = x.slice(rows), .b = weight, .b_transposed = true});
       const bool per_row = into.upstream && into.upstream.numel() == N && N > 1;
-      pass.launch(CrossEntropy{.logits = logits,
-                               .targets = targets.slice(rows),
-                               .losses = into.losses ? into.losses.slice(rows) : View(),
-                               .gradient = into.dx || into.dweight,
-                               .scale = scale,
-                               .upstream = per_row ? into.upstream.slice(rows) : into.upstream,
-                               .upstream_known = into.upstream_known,
-                               .options = options});
+      const CrossEntropy rest{.logits = logits,
+                              .targets = targets.slice(rows),
+                              .losses = into.losses ? into.losses.slice(rows) : View(),
+                              .gradient = into.dx || into.dweight,
+                              .scale = scale,
+                              .upstream = per_row ? into.upstream.slice(rows) : into.upstream,
+                              .upstream_known = into.upstream_known,
+                              .options = options};
+      if (const PartOfIndex* part = part_of_vocabulary(pass.place())) {
+        join(rest, *part);
+      } else {
+        pass.launch(rest);
+      }
       if (into.dx) pass.launch(Matmul{.c = into.dx.slice(rows), .a = logits, .b = weight});
       if (!into.dweight) continue;
       pass.launch(Matmul{.c = into.dweight, .a = logits, .b = x.slice(rows), .a_transposed = true});
       into.dweight.accumulate = true;
     }
+  }
+
+  // The same of some columns of the logits, with a few numbers a row from the parts of the others.
+  void join(const CrossEntropy& k, const PartOfIndex& part) {
+    const VocabularyPart own = own_vocabulary(pass.place());
+    const int64_t rows = k.targets.numel();
+    const int64_t numbers = CrossEntropyStatistics::numbers(options);
+    const DType type = accumulator(x.dtype());
+    const Tensor mine = pass.scratch({Shape{rows, numbers}, type});
+    const Tensor all = pass.scratch({Shape{part.of, rows, numbers}, type});
+    pass.launch(CrossEntropyStatistics{.statistics = mine,
+                                       .logits = k.logits,
+                                       .targets = k.targets,
+                                       .part = own,
+                                       .options = options});
+    check(pass.place()->exchange,
+          "linear_cross_entropy: a part of the vocabulary, and no others to "
+          "exchange numbers with; Place::exchange is absent");
+    pass.place()->exchange->all_gather(part.index, mine, all, pass.stream());
+    pass.launch(CrossEntropyJoined{.logits = k.logits,
+                                   .statistics = all,
+                                   .targets = k.targets,
+                                   .losses = k.losses,
+                                   .gradient = k.gradient,
+                                   .scale = k.scale,
+                                   .upstream = k.upstream,
+                                   .upstream_known = k.upstream_known,
+                                   .part = own,
+                                   .options = options});
   }
 };
 
@@ -59,8 +96,8 @@ struct LinearCrossEntropy final : Op {
   const char* name() const override { return "linear_cross_entropy"; }
   OpKind kind() const override { return OpKind::product; }
   const char* indices() const override {
-    if (!loss.is_reduced()) return "nC,VC,n->n";
-    return early ? "nC,VC,n->,nC" : "nC,VC,n->";
+    if (!loss.is_reduced()) return "nC,v*C,n->n";
+    return early ? "nC,v*C,n->,nC" : "nC,v*C,n->";
   }
   std::string attributes() const override {
     return loss.attributes() + ", " + in_words({{"gradient in forward", early}});
@@ -73,9 +110,6 @@ struct LinearCrossEntropy final : Op {
     const bool fits = weight.shape.rank() == 2 && weight.shape.row() == x.shape.row();
     check(fits && weight.dtype == x.dtype, name(), ": ", x, " by ", weight);
     const Spec y = loss.infer(name(), x, targets);
-    const int64_t vocabulary = loss.options.options.vocabulary;
-    check(vocabulary <= weight.shape[0], name(), ": a vocabulary of ", vocabulary,
-          " is more than the rows of ", weight);
     return early ? Specs{y, x} : Specs{y};
   }
 
@@ -129,6 +163,10 @@ struct LinearCrossEntropy final : Op {
 Var linear_cross_entropy(const Var& x, const Operand& weight, const Var& targets,
                          const LossOptions& loss) {
   Tape& tape = x.tape();
+  const int64_t vocabulary = loss.options.vocabulary;
+  check(weight.shape().rank() == 0 || vocabulary <= weight.shape()[0],
+        "linear_cross_entropy: a vocabulary of ", vocabulary, " is more than the rows of ",
+        weight.spec());
   const bool early = tape.forms_gradients_in_forward() && loss.reduction != Reduction::none &&
                      (tape.needs_grad(x) || tape.needs_grad(weight));
   return apply<LinearCrossEntropy>(tape, {x, weight, targets}, loss, early);

@@ -1,28 +1,31 @@
 #include "spool/kernels/rope.h"
 
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/packed_heads.h"
 
 namespace spool {
 namespace {
 
 struct RopeOp final : Op {
-  Heads heads;
+  PackedHeads heads;
   int64_t first_position;
   bool has_positions;
-  RopeOp(Heads h, int64_t first, bool positions)
-      : heads(h), first_position(first), has_positions(positions) {}
+  std::string notation;
+  RopeOp(const PackedHeads& h, int64_t first, bool positions)
+      : heads(h),
+        first_position(first),
+        has_positions(positions),
+        notation(sentence("bT", h.packed(), ",SD,bT->bT", h.packed())) {}
 
   const char* name() const override { return "rope"; }
   std::string attributes() const override {
-    return in_words({{"query heads", heads.query},
-                     {"key heads", heads.key},
-                     {"first position", first_position}});
+    return heads.attributes() + ", " + in_words({{"first position", first_position}});
   }
-  const char* indices() const override { return "bTP,SD,bT->bTP"; }
+  const char* indices() const override { return notation.c_str(); }
 
   Specs infer(const Specs& in) const override {
     const Spec &qkv = in[0], &table = in[1];
-    const auto [H, Hkv] = heads;
+    const auto [H, Hkv] = heads.in(qkv.shape.row());
     check(qkv.shape.rank() == 3, "rope: packed q, k and v must be (B, T, (H + 2 Hkv) D), not ",
           qkv);
     const int64_t B = qkv.shape[0], T = qkv.shape[1], packed = H + 2 * Hkv;
@@ -69,7 +72,7 @@ struct RopeOp final : Op {
             .x = x,
             .table = table,
             .positions = positions,
-            .heads = heads,
+            .heads = heads.in(x.shape().row()),
             .first_position = first_position};
   }
 };
@@ -77,12 +80,14 @@ struct RopeOp final : Op {
 }  // namespace
 
 Var rope(const Var& qkv, const Var& table, Heads heads, int64_t first_position) {
-  return apply<RopeOp>(qkv.tape(), {qkv, table}, heads, first_position, /*positions=*/false);
+  return apply<RopeOp>(qkv.tape(), {qkv, table}, PackedHeads(heads, qkv.shape().row()),
+                       first_position, /*positions=*/false);
 }
 
 Var rope(const Var& qkv, const Var& table, Heads heads, const Var& positions) {
   if (!positions) return rope(qkv, table, heads);
-  return apply<RopeOp>(qkv.tape(), {qkv, table, positions}, heads, int64_t{0}, /*positions=*/true);
+  return apply<RopeOp>(qkv.tape(), {qkv, table, positions}, PackedHeads(heads, qkv.shape().row()),
+                       int64_t{0}, /*positions=*/true);
 }
 
 }  // namespace spool

@@ -15,7 +15,7 @@ struct Sum final : Op {
   Sum(const char* w, Over o, double f) : word(w), over(o), factor(f) {}
 
   const char* name() const override { return word; }
-  const char* indices() const override { return over == Over::all ? "n->" : "nC->n"; }
+  const char* indices() const override { return over == Over::all ? "n->" : "nc->n"; }
   std::string attributes() const override {
     return in_words({{"over", over == Over::all ? "all" : "last"}, {"factor", factor}});
   }

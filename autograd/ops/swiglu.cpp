@@ -8,7 +8,7 @@ namespace {
 struct SwigluOp final : Op {
   const char* name() const override { return "swiglu"; }
   OpKind kind() const override { return OpKind::activation; }
-  const char* indices() const override { return "nJ->nI"; }
+  const char* indices() const override { return "n(i+i)->ni"; }
 
   Specs infer(const Specs& in) const override {
     const Spec& x = in[0];

@@ -6,6 +6,7 @@
 // spool/testing.h.
 
 #include "spool/autograd/gradient_sink.h"
+#include "spool/autograd/notation/part_of_op.h"
 #include "spool/autograd/offload.h"
 #include "spool/autograd/op.h"
 #include "spool/autograd/ops.h"

@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"AReadOfWhatIsNotSaved", Fault::reads_unsaved, {"sample, a run in f64: planted"}},
         Wrong{"AFalseNotation",
               Fault::false_notation,
-              {"sample, notation: 2 chunks along n do not make up the whole"}},
+              {"sample, notation: 2 parts along n do not make up the whole"}},
         Wrong{"AnInfluenceThatTheNotationForbids",
               Fault::false_notation,
               {"sample, notation: planted: element", "of the input 'nc'", "differ in n"}},

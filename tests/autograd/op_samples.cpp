@@ -82,8 +82,7 @@ void add_layers(std::vector<OpSample>& all) {
        .inputs = {{.shape = {2, 3, 5}, .large = {600, 300}},
                   {.shape = {4, 5}, .parameter = true, .large = {400, 300}},
                   {.shape = {4}, .parameter = true, .large = {400}}},
-       .apply = [](const Operands& x) { return std::vector{linear(var(x[0]), x[1], x[2])}; },
-       .not_cut = "k"});
+       .apply = [](const Operands& x) { return std::vector{linear(var(x[0]), x[1], x[2])}; }});
   all.push_back({.name = "linear_without_bias",
                  .inputs = {value({6, 5}), weight({4, 5})},
                  .apply = [](const Operands& x) { return std::vector{linear(var(x[0]), x[1])}; }});

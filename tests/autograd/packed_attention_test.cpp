@@ -2,6 +2,7 @@
 
 #include "spool/autograd/ops.h"
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/meta/stream.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -56,6 +57,22 @@ TEST_F(PackedAttention, RefusesFirstKeysOfAnotherShape) {
   const Tensor first = make_tensor<int32_t>({T}, std::vector<int32_t>(T), stream);
   expect_error(ErrorKind::invalid, {"attention: first keys of i32 (12)", "i32 (2, 12)"},
                [&] { attend(qkv, dy, first); });
+}
+
+// Rows of fewer numbers than heads must not be taken for a part of them.
+TEST(PackedHeadsOfARow, ThatHasNotAllOfThemAreRefused) {
+  MetaStream meta(Machine{});
+  for (const int64_t length : {1, 6, 35, 40}) {
+    Tape tape(meta);
+    const Var x = tape.input(Tensor({Shape{2, 4, length}}, meta));
+    const auto refused = [&](const auto& work) {
+      expect_error(ErrorKind::invalid, {"does not divide into 36 heads"}, work);
+    };
+    refused([&] { attention(x, {.query = 12, .key = 12}); });
+    const Var weight = tape.input(Tensor({Shape{1}}, meta));
+    refused([&] { head_norm(x, weight, weight, {.query = 12, .key = 12}, 1e-5); });
+    refused([&] { rope(x, tape.input(Tensor({Shape{4, 2}}, meta)), {.query = 12, .key = 12}); });
+  }
 }
 
 }  // namespace

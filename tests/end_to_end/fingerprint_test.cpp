@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "spool/models/families/families.h"
 #include "spool/models/families/gpt2.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/meta/stream.h"
@@ -91,6 +92,20 @@ TEST_F(Gpt2Fingerprint, EverySettingChangesIt) {
     EXPECT_EQ(std::ranges::count(seen, last), 0) << "change " << seen.size();
     seen.push_back(last);
   }
+}
+
+// Plans of before are read as long as ops of models say the same of themselves.
+TEST(FingerprintOfAPreset, IsThatOfPlansOfBefore) {
+  const auto last = [](const char* preset) {
+    MetaStream meta(Machine{});
+    const std::shared_ptr<Model> model = model_preset(preset)->config.make(DType::f32, meta, 32);
+    Tape tape(meta, {.backward_follows = true});
+    const Var tokens = tape.input(zeros({2, 32}, meta));
+    model->loss({tokens}, tokens);
+    return fingerprints(tape.program()).back();
+  };
+  EXPECT_EQ(last("gpt2-tiny"), 643588855431778501u);
+  EXPECT_EQ(last("llama-tiny"), 10932296508760701893u);
 }
 
 }  // namespace

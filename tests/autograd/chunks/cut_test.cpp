@@ -78,7 +78,7 @@ TEST_F(ChunkCut, IsAlongTheBatchWithAttentionOrAnEmbeddingInside) {
   EXPECT_EQ(cut(block, 3, 10).extent, 10) << "behind the attention";
   const Program tokens = record(
       [](Net& n, const Var& x) { n.mlp(embedding(x.tape().input(n.tokens), n.tokens_weight)); });
-  EXPECT_EQ(cut(tokens, 0, 6).extent, 2);
+  EXPECT_EQ(cut(tokens, 0, 6).extent, 10) << "an embedding without positions is along all rows";
 }
 
 TEST_F(ChunkCut, DividesStatisticsInProportion) {
@@ -123,6 +123,19 @@ TEST_F(ChunkCut, AnIndexThatIsNotInFrontIsAnObstacle) {
                     noted(linear(x, n.square), "nc->cn", {8, 10});
                   }),
                   {"noted (node 1) has the index inside of f32 (8, 10), not in front"});
+}
+
+TEST_F(ChunkCut, AnIndexAlongWhichPartsAreJoinedIsAnObstacle) {
+  expect_obstacle(record([](Net& n, const Var& x) { noted(linear(x, n.square), "v*C->", {1}); }),
+                  {"noted (node 1) has parts along the index that need each other's numbers"});
+}
+
+TEST_F(ChunkCut, WhatIsAddedOnceToASumIsAnObstacle) {
+  expect_obstacle(record([](Net& n, const Var& x) {
+                    const Var bias = x.tape().input(Tensor({Shape{8}}, n.stream));
+                    apply<NotedOp>(x.tape(), {linear(x, n.square), bias}, "nc,+c->c", Shape{8});
+                  }),
+                  {"noted (node 1) adds f32 (8) once to a sum over the index"});
 }
 
 TEST_F(ChunkCut, AnIndexTwiceIsAnObstacle) {
