@@ -27,6 +27,7 @@
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/run/checkpoint_files.h"
 #include "spool/planner/plan_file.h"
+#include "spool/planner/sharding/strategies_json.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/file_kind.h"
 #include "spool/runtime/files/json.h"
@@ -324,9 +325,8 @@ std::optional<FileDescription> describe_json(const fs::path& path) {
   std::string line;
   std::getline(in, line);
   const auto first = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (first.is_object() && first.contains("format") && first["format"] == "spool-run") {
+  if (first.is_object() && first.value("format", nlohmann::json()) == "spool-run")
     return describe_log(path);
-  }
   constexpr uint64_t max_bytes = 32'000'000;
   if (!line.starts_with('{') || File::open(path).size() > max_bytes) return {};
   const std::string text = read_text_file(path, max_bytes);
@@ -343,9 +343,9 @@ std::optional<FileDescription> describe_json(const fs::path& path) {
     const std::string kernels = std::to_string(whole.value("kernels", nlohmann::json()).size());
     return of_count("a table of measured kernels", "kernels", kernels, path);
   }
-  if (whole.contains("format") && whole["format"] == "spool-plan-report") {
-    return of_size("the report of a plan", path);
-  }
+  const auto format = whole.value("format", nlohmann::json());
+  if (format == "spool-plan-report") return of_size("the report of a plan", path);
+  if (is_of_strategies(whole)) return of_size("the strategies of an op", path);
   const fs::path folder = fs::absolute(path).parent_path();
   if (path.filename() == "run.json" || path.filename() == "config.json") {
     FileDescription d = describe_directory(folder);

@@ -263,6 +263,7 @@ int main(int argc, char** argv) {
   add("tokenize", "Convert text to shards of tokens, or shards to text", add_tokenize);
   add("calibrate", "Measure the kernels of a training step, from which its time is foretold",
       add_calibrate);
+  add("shard", "Say how an op can be cut over a mesh of ranks, and what that costs", add_shard);
   add("convert", "Convert a model to the format of transformers or of llm.c", add_convert);
   add("plot", "Draw the losses and the speed of runs", add_plot);
   add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);

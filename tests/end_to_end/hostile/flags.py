@@ -23,7 +23,9 @@ def valid(dice, command):
     if command == "eval":
         asked = dice.choice([["questions.bin"], [data, "--limit", "8"]])
         return ["--model", model, "--data", *asked]
+    shape = ["--op", "linear", "--shape", "4,4,16", "--out", "32"]
     return {
+        "shard": [*shape, "--mesh", "2x2", *dice.choice([[], ["--machine", "h200", "--json", "new.json"]])],
         "plan": [*dice.choice([SHAPE, LLAMA])],
         "calibrate": [*SHAPE],
         "generate": ["--model", model, "--tokens", "5"],
@@ -77,7 +79,7 @@ class Flags:
         return {key: dice.choice(PLACES + ["cpu:9", "1", "x"])}
 
     def case(self, dice):
-        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2, 2])[0]
+        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2, 2, 2])[0]
         words = valid(dice, command)
         if command == "train" and dice.random() < 0.2:
             words = ["--resume", "--out", dice.choice(["run", "run2"])]

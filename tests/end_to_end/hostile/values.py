@@ -5,7 +5,7 @@ import re
 
 from commands import spool
 
-COMMANDS = "train plan eval generate tokenize convert calibrate info plot".split()
+COMMANDS = "train plan eval generate tokenize convert calibrate info plot shard".split()
 LINE = re.compile(r"  (?:-\w,)?(--[a-z0-9-]+)(?:\{false\})?( TEXT| U?INT| FLOAT)?(:\{[^}]*\}|:BYTES)?")
 PATHS = set("--model --data --val-data --merges --prompts --plan --save-plan --out --log --trace --json --report".split())
 

@@ -1,0 +1,139 @@
+"""`spool shard`: the ways to cut an op over a mesh, and what each costs.
+
+shard_command_test.py PROGRAM [CASE...]
+"""
+
+import json
+import pathlib
+import re
+
+from commands import Folder, main, spool
+
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "sharding.md"
+LINEAR = "--op linear --shape 4,4,4,16 --out 32".split()
+ATTENTION = "--op attention --shape 2,8,40 --heads 6/2".split()
+LOSS = "--op loss --shape 4,8,16 --vocab 32".split()
+HUGE = ["99999999999999999999", str(2**63 - 1), "-4"]
+
+
+class Shard(Folder):
+    def shard(self, *words):
+        """The table."""
+        status, printed, errors = spool("shard", *words)
+        self.assertEqual(status, 0, errors)
+        self.assertLessEqual(max(map(len, printed.splitlines())), 80, printed)
+        return printed
+
+    def found(self, *words):
+        """The JSON, by axes, and those that are refused."""
+        status, printed, errors = spool("shard", *words, "--json", "-")
+        self.assertEqual(status, 0, errors)
+        report = json.loads(printed)
+        self.assertEqual(set(report), {"op", "notation", "mesh", "strategies", "refused"})
+        return {" ".join(s["axes"]): s for s in report["strategies"]}, report["refused"]
+
+    def test_a_linear_has_36_ways_of_which_colossalai_has_24(self):
+        ways, refused = self.found(*LINEAR, "--mesh", "2x2")
+        names = [way["colossalai"] for way in ways.values() if way["colossalai"]]
+        self.assertEqual([len(ways), len(names), len(set(names)), refused], [36, 24, 24, []])
+        way = ways["n0 k"]
+        self.assertEqual(way["colossalai"], "S0R = S0S1 x S1R_0")
+        self.assertEqual(way["inputs"][0][:6], "S0RRS1")
+        self.assertEqual(way["forward"], [{"value": "y", "move": "all-reduce", "axes": [1], "bytes": 4096}])
+        self.assertEqual([e["value"] for e in way["backward"]], ["dw", "db"])
+        self.assertIsNone(way["seconds"])
+        table = self.shard(*LINEAR, "--mesh", "2x2")
+        self.assertIn("36 ways on 2x2", table)
+        self.assertRegex(table, r"\n n0 k +S0RRS1 +RS1 +R\+P1 +S0RRR +y:1 +dw:0 db:0 .* S0R=S0S1xS1R_0\n")
+
+    def test_a_machine_and_a_link_give_prices(self):
+        words = ["--op", "linear", "--shape", "64,1024,1280", "--out", "5120", "--dtype", "bf16"]
+        words += ["--mesh", "2x4", "--machine", "8xh200"]
+        own = self.found(*words)[0]
+        slow = self.found(*words, "--link", "1e9,1e-3")[0]
+        for axes, way in own.items():
+            sent = sum(e["bytes"] for e in way["forward"] + way["backward"])
+            self.assertGreater(way["seconds"], 0)
+            if sent == 0:
+                self.assertEqual(slow[axes]["seconds"], way["seconds"])
+            else:
+                self.assertGreater(slow[axes]["seconds"], way["seconds"] + 0.5 * sent / 1e9)
+        self.assertLess(own["n0 n1"]["seconds"], own["- -"]["seconds"])
+        self.assertRegex(self.shard(*words), r"\nThe fastest: .*, [\d.]+ [mu]s forward and backward\.\n")
+
+    def test_the_loss_joins_parts_of_a_vocabulary(self):
+        way = self.found(*LOSS, "--mesh", "2x4")[0]["n0 v"]
+        gathered = {"value": "v*", "move": "all-gather", "axes": [1], "bytes": 3 * 4 * 16 * 3}
+        self.assertIn(gathered, way["forward"])
+        smooth = self.found(*LOSS, "--mesh", "2x4", "--label-smoothing", 0.1)[0]["n0 v"]
+        self.assertIn(gathered | {"bytes": 3 * 4 * 16 * 4}, smooth["forward"])
+
+    def test_what_does_not_divide_is_listed_below(self):
+        table = self.shard(*ATTENTION, "--mesh", "data=2,tensor=4")
+        below = table[table.index("\nDo not divide:\n") :]
+        self.assertRegex(below, r"\n - h, b h: qkv [^:]*: its dimension 2 has parts of 24, 8 and 8, each of 2\n +units")
+        self.assertEqual(len(self.found(*ATTENTION, "--mesh", "data=2,tensor=4")[1]), 6)
+
+    def test_a_file_has_the_same(self):
+        file = self.folder / "ways.json"
+        printed = self.shard(*LINEAR, "--mesh", "2", "--json", file)
+        self.assertIn("6 ways on 2", printed)
+        self.assertEqual(len(json.loads(file.read_text())["strategies"]), 6)
+        self.assertIn("the strategies of an op", spool("info", file)[1])
+        self.assertEqual(spool("shard", *LOSS, "--mesh", "2", "--json", file)[0], 0)
+        self.refused(spool("shard", *LINEAR, "--mesh", "2", "--json", self.text), 1, "exists already", "--json")
+        missing = self.folder / "none" / "ways.json"
+        self.refused(spool("shard", *LINEAR, "--mesh", "2", "--json", missing), 1, str(missing), "--json")
+
+    def test_the_examples_of_the_document_are_what_is_printed(self):
+        examples = re.findall(r"^\$ spool shard ((?:[^\n\\]|\\\n)*)\n(.*?)^```", DOCUMENT.read_text(), re.M | re.S)
+        self.assertGreaterEqual(len(examples), 3)
+        for words, shown in examples:
+            printed = self.shard(*words.replace("\\\n", " ").split())
+            for lines in shown.split(" ...\n"):  # which stand for lines that are left out
+                self.assertIn(lines, printed)
+
+
+class Refused(Folder):
+    def shard(self, words, *parts, code=1):
+        self.refused(spool("shard", *words), code, *parts)
+
+    def test_ops_and_flags(self):
+        self.shard(["--op", "conv", "--shape", "4,4", "--mesh", "2"], "no op 'conv'", "linear, matmul", "(--op)")
+        self.shard(["--shape", "4,4", "--mesh", "2"], "--op", code=2)
+        self.shard(["--op", "gelu", "--mesh", "2"], "--shape", code=2)
+        self.shard(["--op", "gelu", "--shape", "4,4"], "--mesh", code=2)
+        self.shard(["--op", "linear", "--shape", "4,4", "--mesh", "2"], "linear needs out", "(--out)")
+        self.shard([*LINEAR, "--mesh", "2", "--heads", 4], "linear has no heads", "(--heads)")
+        self.shard([*ATTENTION, "--mesh", "2", "--no-bias"], "attention has no no-bias", "heads")
+
+    def test_shapes(self):
+        for shape in ["x", "4,,4", ",", "4,4.5", "1e3", *HUGE[:1], *HUGE[2:]]:
+            self.shard(["--op", "gelu", f"--shape={shape}", "--mesh", "2"], "is no shape", "4,4,16")
+        self.shard(["--op", "gelu", "--shape", "1,2,3,4,5", "--mesh", "2"], "5 dimensions", "at most 4")
+        self.shard(["--op", "gelu", "--shape", f"4,{HUGE[1]}", "--mesh", "2"], "2^59", "(--shape)")
+        self.shard(["--op", "gelu", "--shape", "4,0", "--mesh", "2"], "no elements", "(--shape)")
+        attention = ["--op", "attention", "--mesh", "2"]
+        self.shard([*attention, "--heads=6/2", "--shape", "8,40"], "(B, T", "(--shape, --heads)")
+        self.shard([*attention, "--heads=6/2", "--shape", "2,8,41"], "10 heads")
+        for heads in ["0", "6/0", "6/2/1", "x", *HUGE]:
+            self.shard([*attention, f"--heads={heads}", "--shape", "2,8,40"], "are no heads", "24/8")
+        self.shard(["--op", "swiglu", "--shape", "4,5", "--mesh", "2"], "even")
+        self.shard(["--op", "linear", "--shape", "4,4", "--mesh", "2", f"--out={HUGE[2]}"], "1 or more", "(--out)")
+        self.shard(["--op", "linear", "--shape", "4,4", "--mesh", "2", f"--out={HUGE[1]}"], "2^59")
+        self.shard(["--op", "linear", "--shape", "4,4", "--mesh", "2", f"--out={HUGE[0]}"], "--out", code=2)
+
+    def test_meshes_and_machines(self):
+        for mesh in ["x", "2x", "2x2x2x2x2", "0", "2x0", "-2", "data=2,data=2", "data", HUGE[0], "2,2"]:
+            self.shard([*LINEAR, f"--mesh={mesh}"], "mesh '" + mesh, "(--mesh)")
+        self.shard([*LINEAR, "--mesh="], "--mesh", code=2)
+        self.shard([*LINEAR, "--mesh", "2", "--machine="], "--machine", code=2)
+        self.shard([*LINEAR, "--mesh", "2", "--machine", "none"], "no machine 'none'", "h200", "(--machine)")
+        self.shard([*LINEAR, "--mesh", "2x2", "--machine", "8xh200"], "8 ranks", "mesh 2x2 has 4", "--machine")
+        self.shard([*LINEAR, "--mesh", "2", "--link", "1e9,0"], "name one", "--machine")
+        for link in ["1e9", "0,0", "1e9,-1", "nan,0"]:
+            self.shard([*LINEAR, "--mesh", "2", "--machine", "h200", f"--link={link}"], "is no link", "(--link)")
+
+
+if __name__ == "__main__":
+    main()
