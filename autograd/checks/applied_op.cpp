@@ -149,10 +149,6 @@ Around around(char index, const Term& term, const Shape& shape) {
   return found;
 }
 
-bool carries(const std::string& indices, char index) {
-  return indices.find(index) != std::string::npos;
-}
-
 bool leads_everywhere(const Notation& notation, char index) {
   const auto leads = [=](const Term& term) {
     return !term.carries(index) || (term.first() == index && term.is_plain(index));

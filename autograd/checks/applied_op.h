@@ -70,7 +70,6 @@ struct Around {
 // The term carries the index, and outlives the result.
 Around around(char index, const Term&, const Shape&);
 
-bool carries(const std::string& indices, char index);
 // Whether the index is first in each term it is in, and has no parts.
 bool leads_everywhere(const Notation&, char index);
 // The separable indices that lead everywhere, and the others.
