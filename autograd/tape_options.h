@@ -11,7 +11,6 @@
 namespace spool {
 
 class GradientSink;  // gradient_sink.h
-struct Program;      // program.h
 struct Survey;       // survey.h
 
 // For the tape of a chunk (chunks/chunk.h): its place in the whole tape.

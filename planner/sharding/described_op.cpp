@@ -236,6 +236,7 @@ DescribedOp describe_op(const OpDescription& d) {
     NamedOperands operands(tape, d.dtype);
     op.apply(operands, d);
     described = {.program = tape.take_program(), .inputs = std::move(operands.names)};
+    if (d.heads) described.counted['h'] = d.heads->key == d.heads->query ? "heads" : "key heads";
   };
   try {
     rehearse_totals(Machine{}, record);

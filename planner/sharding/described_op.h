@@ -2,6 +2,7 @@
 
 // An op by itself, from a few numbers: the shape of its first operand, and what its others have.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ struct OperandName {
 struct DescribedOp {
   Program program = {};  // of one node
   std::vector<OperandName> inputs = {};
+  std::map<char, std::string> counted = {};  // what an index counts, as of WholeOp
 
   const Node& node() const { return program.nodes[0]; }
 };

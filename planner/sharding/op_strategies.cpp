@@ -42,6 +42,7 @@ class StrategyList {
              .mesh = mesh,
              .whole = whole_op(program, /*id=*/0, whole_values(program)),
              .inputs = described.inputs};
+    list_.whole.counted = described.counted;
     for (const OperandName& input : described.inputs) list_.whole.input_names.push_back(input.name);
     leave_out_statistics(op);
   }
