@@ -81,8 +81,9 @@ std::shared_ptr<const Op> Tape::Chunk::part_of_node(size_t number, const Program
                          .number = place_.number,
                          .of = place_.of};
   const Place* const outer = node.op->place();
-  const Place place = outer ? *outer : Place{.node = id};
-  return std::make_shared<PartOfOp>(node.op, outputs, place.of_part(rows, leading));
+  const Place place{.node = id, .parts = {rows}, .leading = leading};
+  return std::make_shared<PartOfOp>(node.op, outputs,
+                                    outer ? outer->of_part(rows, leading) : place);
 }
 
 void Tape::Chunk::want(ValueId leaf, const Tensor& whole) {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
+#include <unordered_map>
+#include <utility>
 
 #include "spool/autograd/notation/notation.h"
 
@@ -12,12 +13,13 @@ namespace {
 // An input or an output of a node, and its term of the op's notation; null: it is not mentioned.
 struct Role {
   ValueId value = -1;
+  size_t slot = 0;  // of the value, among those of the span
   const Term* term = nullptr;
   bool is_output = false;
-
   // The index that leads it, of which rows are a piece of memory: the dimension has no parts.
-  char first() const { return term && term->is_plain(term->first()) ? term->first() : '\0'; }
-  bool is_led() const { return is_separable(first()); }
+  char first = '\0';
+
+  bool is_led() const { return is_separable(first); }
 };
 
 struct NodeRoles {
@@ -26,25 +28,43 @@ struct NodeRoles {
   std::vector<Role> roles = {};
 };
 
-std::vector<NodeRoles> roles_of_nodes(const Program& program, NodeId first, NodeId last) {
-  std::vector<NodeRoles> all;
-  all.reserve(static_cast<size_t>(last - first) + 1);  // roles point into them
-  for (NodeId id = first; id <= last; ++id) {
-    const Node& n = program.nodes[id];
-    NodeRoles& node = all.emplace_back();
-    node.id = id;
-    node.notation = parse_notation(n.op->indices());
-    const auto add = [&](const Few<ValueId>& values, const std::vector<Term>& terms,
-                         bool is_output) {
-      for (size_t i = 0; i < values.size(); ++i) {
-        node.roles.push_back({values[i], i < terms.size() ? &terms[i] : nullptr, is_output});
-      }
-    };
-    add(n.inputs, node.notation.inputs, /*is_output=*/false);
-    add(n.outputs, node.notation.outputs, /*is_output=*/true);
+using Marks = std::vector<char>;  // of the values of a span, by slot
+
+// Nodes one after another, and the values that they read and compute.
+class Span {
+ public:
+  Span(const Program& program, NodeId first, NodeId last) {
+    nodes_.reserve(static_cast<size_t>(last - first) + 1);  // roles point into them
+    for (NodeId id = first; id <= last; ++id) {
+      const Node& n = program.nodes[id];
+      NodeRoles& node = nodes_.emplace_back();
+      node.id = id;
+      node.notation = parse_notation(n.op->indices());
+      node.roles.reserve(n.inputs.size() + n.outputs.size());
+      add(n.inputs, node.notation.inputs, /*is_output=*/false, node.roles);
+      add(n.outputs, node.notation.outputs, /*is_output=*/true, node.roles);
+    }
   }
-  return all;
-}
+
+  const std::vector<NodeRoles>& nodes() const { return nodes_; }
+  Marks no_marks() const { return Marks(slots_.size(), false); }
+
+ private:
+  void add(const Few<ValueId>& values, const std::vector<Term>& terms, bool is_output,
+           std::vector<Role>& roles) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Term* const term = i < terms.size() ? &terms[i] : nullptr;
+      roles.push_back({.value = values[i],
+                       .slot = slots_.try_emplace(values[i], slots_.size()).first->second,
+                       .term = term,
+                       .is_output = is_output,
+                       .first = term && term->is_plain(term->first()) ? term->first() : '\0'});
+    }
+  }
+
+  std::vector<NodeRoles> nodes_ = {};
+  std::unordered_map<ValueId, size_t> slots_ = {};
+};
 
 // The number of leading dimensions whose product is the extent; none if there is no such number.
 std::optional<int> dimensions_of(const Shape& shape, int64_t extent) {
@@ -63,10 +83,15 @@ bool divides(int64_t extent, const Shape& shape) {
 // An index of the span: the values that it leads, and what follows from that.
 class Index {
  public:
-  Index(const Program& program, const std::vector<NodeRoles>& nodes, ValueId seed)
-      : program_(program), nodes_(nodes), led_{seed} {
-    for (size_t before = 0; before != led_.size();) {
-      before = led_.size();
+  Index(const Program& program, const Span& span, const Role& seed)
+      : program_(program),
+        nodes_(span.nodes()),
+        led_(span.no_marks()),
+        sums_(span.no_marks()),
+        inputs_(span.no_marks()) {
+    lead(seed);
+    for (size_t before = 0; before != cut_.carried.size();) {
+      before = cut_.carried.size();
       for (const NodeRoles& node : nodes_) spread(node);
     }
     for (const NodeRoles& node : nodes_) add(node);
@@ -74,24 +99,27 @@ class Index {
     for (const NodeRoles& node : nodes_) check_sums(node);
   }
 
-  bool leads(ValueId v) const { return led_.contains(v); }
+  bool leads(const Role& r) const { return led_[r.slot]; }
   bool is_legal() const { return cut_.obstacle.empty(); }
   int64_t computed_elements() const { return elements_; }
 
   Cut take_cut() && {
-    cut_.carried.assign(led_.begin(), led_.end());
     std::ranges::sort(cut_.carried);
     return std::move(cut_);
   }
 
  private:
+  void lead(const Role& r) {
+    if (!std::exchange(led_[r.slot], true)) cut_.carried.push_back(r.value);
+  }
+
   // Adds the values that share the index with one that it leads, at this node.
   void spread(const NodeRoles& node) {
     for (const Role& known : node.roles) {
-      if (!leads(known.value) || !known.is_led()) continue;
+      if (!leads(known) || !known.is_led()) continue;
       for (const Role& r : node.roles) {
         const bool is_parameter = program_.values[r.value].parameter != nullptr;
-        if (r.first() == known.first() && !is_parameter) led_.insert(r.value);
+        if (r.first == known.first && !is_parameter) lead(r);
       }
     }
   }
@@ -106,13 +134,13 @@ class Index {
     char letter = '\0';
     IndexOfNode leading;
     for (const Role& r : node.roles) {
-      if (!leads(r.value)) continue;
+      if (!leads(r)) continue;
       const Spec& spec = program_.values[r.value].spec;
       if (!r.is_led()) return refuse(node, "looks along the index: it needs ", spec, " whole");
-      if (letter && letter != r.first()) return refuse(node, "has the index twice");
-      const int64_t extent = r.term->extent(r.first(), spec.shape);
-      if (!letter) leading = {r.first(), extent, spec.shape.rank() ? spec.shape[0] : 1};
-      letter = r.first();
+      if (letter && letter != r.first) return refuse(node, "has the index twice");
+      const int64_t extent = r.term->extent(r.first, spec.shape);
+      if (!letter) leading = {r.first, extent, spec.shape.rank() ? spec.shape[0] : 1};
+      letter = r.first;
       add_extent(extent);
     }
     if (!letter) return;
@@ -130,7 +158,7 @@ class Index {
   void add_role(const NodeRoles& node, const Role& r, char letter) {
     const Value& value = program_.values[r.value];
     const size_t at = r.term ? r.term->indices.find(letter) : std::string::npos;
-    if (at != std::string::npos && !leads(r.value)) {
+    if (at != std::string::npos && !leads(r)) {
       if (at > 0) return refuse(node, "has the index inside of ", value.spec, ", not in front");
       if (!r.is_led()) return refuse(node, "has parts of ", value.spec, " along the index");
       return refuse(node, "has the index in a parameter, ", value.spec);
@@ -140,18 +168,18 @@ class Index {
       return refuse(node, "adds ", value.spec, " once to a sum over the index");
     }
     if (!r.is_output) {
-      computed_outside(r.value);
+      computed_outside(r);
     } else if (at == std::string::npos) {
-      sums_.insert(r.value);
+      sums_[r.slot] = true;
     } else {
       elements_ += value.spec.shape.numel();
     }
   }
 
   // Adds an input of the cut, unless one of the nodes that are cut computes it.
-  void computed_outside(ValueId v) {
-    const bool inside = std::ranges::binary_search(cut_.nodes, program_.values[v].producer);
-    if (!inside && inputs_.insert(v).second) cut_.inputs.push_back(v);
+  void computed_outside(const Role& r) {
+    const bool inside = std::ranges::binary_search(cut_.nodes, program_.values[r.value].producer);
+    if (!inside && !std::exchange(inputs_[r.slot], true)) cut_.inputs.push_back(r.value);
   }
 
   void add_extent(int64_t extent) {
@@ -161,12 +189,12 @@ class Index {
 
   bool all_divide(int64_t extent) const {
     return std::ranges::all_of(
-        led_, [&](ValueId v) { return divides(extent, program_.values[v].spec.shape); });
+        cut_.carried, [&](ValueId v) { return divides(extent, program_.values[v].spec.shape); });
   }
   // The smallest first dimension of all values, if they divide into as many parts; else the extent.
   int64_t rows_of_all() const {
     int64_t rows = cut_.extent;
-    for (const ValueId v : led_) {
+    for (const ValueId v : cut_.carried) {
       const Shape& shape = program_.values[v].spec.shape;
       if (shape.rank() > 0) rows = std::min(rows, shape[0]);
     }
@@ -183,7 +211,7 @@ class Index {
     for (const NodeRoles& node : nodes_) {
       for (const Role& r : node.roles) {
         const Spec& spec = program_.values[r.value].spec;
-        if (!leads(r.value) || divides(cut_.extent, spec.shape)) continue;
+        if (!leads(r) || divides(cut_.extent, spec.shape)) continue;
         refuse(node, "has ", spec, ", which does not divide into the ", cut_.extent,
                " of the others");
       }
@@ -192,7 +220,7 @@ class Index {
 
   void check_sums(const NodeRoles& node) {
     for (const Role& r : node.roles) {
-      if (r.is_output || !sums_.contains(r.value)) continue;
+      if (r.is_output || !sums_[r.slot]) continue;
       refuse(node, "reads the sum ", program_.values[r.value].spec, " of ",
              program_.producer_name(r.value), ", which is complete only after the last chunk");
     }
@@ -200,7 +228,7 @@ class Index {
 
   const Program& program_;
   const std::vector<NodeRoles>& nodes_;
-  std::unordered_set<ValueId> led_, sums_ = {}, inputs_ = {};
+  Marks led_, sums_, inputs_;
   int64_t elements_ = 0;  // of computed values that it leads
   bool has_extent_ = false;
   Cut cut_ = {};
@@ -215,21 +243,21 @@ bool Cut::has(NodeId n) const { return std::ranges::binary_search(nodes, n); }
 Cut cut(const Program& program, NodeId first, NodeId last) {
   check(0 <= first && first <= last && last < program.nodes.next_id(), "cut: nodes ", first, " to ",
         last, " of a tape of ", program.nodes.size());
-  const std::vector<NodeRoles> nodes = roles_of_nodes(program, first, last);
+  const Span span(program, first, last);
   std::optional<Index> best;
-  std::unordered_set<ValueId> known;
+  Marks known = span.no_marks();
   const auto is_better = [&](const Index& other) {
     if (!best) return true;
     if (other.is_legal() != best->is_legal()) return other.is_legal();
     return other.computed_elements() > best->computed_elements();
   };
-  for (const NodeRoles& node : nodes) {
+  for (const NodeRoles& node : span.nodes()) {
     for (const Role& r : node.roles) {
-      if (!r.is_led() || program.values[r.value].parameter || known.contains(r.value)) continue;
-      Index index(program, nodes, r.value);
-      for (const NodeRoles& n : nodes) {
+      if (!r.is_led() || program.values[r.value].parameter || known[r.slot]) continue;
+      Index index(program, span, r);
+      for (const NodeRoles& n : span.nodes()) {
         for (const Role& other : n.roles) {
-          if (index.leads(other.value)) known.insert(other.value);
+          if (index.leads(other)) known[other.slot] = true;
         }
       }
       if (is_better(index)) best.emplace(std::move(index));

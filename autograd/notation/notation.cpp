@@ -17,10 +17,10 @@ class NotationParser {
   Notation parse() {
     require(text_.find("->") != std::string_view::npos, " has no arrow");
     parsed_.inputs = terms();
-    require(text_.substr(at_, 2) == "->", ": ", here(), " is not a letter");
+    if (text_.substr(at_, 2) != "->") refuse_letter(" is not a letter");
     at_ += 2;
     parsed_.outputs = terms();
-    require(at_ == text_.size(), ": ", here(), " is not a letter");
+    if (at_ != text_.size()) refuse_letter(" is not a letter");
     check_indices();
     return std::move(parsed_);
   }
@@ -32,8 +32,10 @@ class NotationParser {
   }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool take(char c) { return peek() == c && (++at_, true); }
-  std::string here() const {
-    return at_ < text_.size() ? sentence("'", text_[at_], "'") : "what follows its end";
+  [[noreturn]] void refuse_letter(const char* why) const {
+    const std::string letter = sentence("'", text_.substr(at_, 1), "'");
+    fail(ErrorKind::invalid, "index notation '", text_,
+         "': ", at_ < text_.size() ? letter : "what follows its end", why);
   }
 
   std::vector<Term> terms() {
@@ -47,17 +49,12 @@ class NotationParser {
   }
 
   void add_dimension(Term& term) {
-    std::vector<int64_t> parts{1};
-    char index = peek();
-    if (take('(')) {
-      parts.clear();
-      index = take_parts(parts);
-    } else {
-      ++at_;
-    }
+    std::vector<int64_t> parts;  // empty: the dimension is the index itself
+    const char index = take('(') ? take_parts(parts) : text_[at_++];
     require(!term.carries(index), ": ", index, " stands twice in a term");
     term.indices += index;
-    if (parts != std::vector<int64_t>{1}) term.packed.emplace_back(index, std::move(parts));
+    const bool is_itself = parts.empty() || (parts.size() == 1 && parts.front() == 1);
+    if (!is_itself) term.packed.emplace_back(index, std::move(parts));
     if (!take('*')) return;
     require(is_separable(index), ": * joins the parts along an index, and ", index,
             ", a capital letter, is not cut");
@@ -69,7 +66,7 @@ class NotationParser {
     int64_t sum = 0;
     do {
       const int64_t units = is_digit(peek()) ? number() : 1;
-      require(is_index(peek()), ": ", here(), " is not the index of a part");
+      if (!is_index(peek())) refuse_letter(" is not the index of a part");
       require(!index || peek() == index, ": the parts of a dimension have the indices ", index,
               " and ", peek(), ", and have one");
       index = text_[at_++];
@@ -153,6 +150,7 @@ int64_t Term::extent(char index, const Shape& shape) const {
   const auto [first, count] = dimensions(index, shape.rank());
   int64_t whole = 1;
   for (int d = first; d < first + count; ++d) whole *= shape[d];
+  if (is_plain(index)) return whole;
   const int64_t each = units(index);
   check(whole % each == 0, "the index ", index, " of '", text(), "' has parts of ", each,
         " units, into which ", shape, " does not divide");

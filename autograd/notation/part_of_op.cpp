@@ -21,7 +21,8 @@ Place Place::of_part(const PartOfIndex& p, int64_t leading_of_p) const {
 
 PartOfOp::PartOfOp(std::shared_ptr<const Op> op, const Specs& outputs, const Place& place)
     : op_(std::move(op)), outputs_(outputs), place_(place) {
-  if (const auto* part = dynamic_cast<const PartOfOp*>(op_.get())) op_ = part->op_;
+  const auto* part = op_->place() ? dynamic_cast<const PartOfOp*>(op_.get()) : nullptr;
+  if (part) op_ = part->op_;
 }
 
 }  // namespace spool

@@ -17,8 +17,7 @@ struct Attention final : Op {
         mask(m),
         order(o),
         has_first(first),
-        notation(sentence("bT", h.packed(), ",bT->bT", h.queries(), ",b", h.of_each_query(), "T")) {
-  }
+        notation(fmt::format("bT{},bT->bT{},b{}T", h.packed(), h.queries(), h.of_each_query())) {}
 
   const char* name() const override { return "attention"; }
   OpKind kind() const override { return OpKind::attention; }

@@ -13,7 +13,7 @@ struct CachedAttentionOp final : Op {
   CachedAttentionOp(const PackedHeads& h, int64_t at)
       : heads(h),
         position(at),
-        notation(sentence("bT", h.packed(), ",bhSD,bhSD,b->bT", h.queries())) {}
+        notation(fmt::format("bT{},bhSD,bhSD,b->bT{}", h.packed(), h.queries())) {}
 
   const char* name() const override { return "cached_attention"; }
   OpKind kind() const override { return OpKind::attention; }

@@ -1,5 +1,7 @@
 #include "spool/autograd/ops/dimensions.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <numeric>
 
 namespace spool {
@@ -21,10 +23,10 @@ int64_t common_unit(std::span<const int64_t> lengths) {
 std::string term_of_parts(int rank, int dim, std::span<const int64_t> lengths, int64_t unit) {
   std::string parts;
   for (const int64_t length : lengths) {
-    if (length > 0) parts += sentence(parts.empty() ? "" : "+", length / unit, "z");
+    if (length > 0) parts += fmt::format("{}{}z", parts.empty() ? "" : "+", length / unit);
   }
   std::string term = dim > 0 ? "n" : "";
-  term += parts.empty() ? "Z" : sentence("(", parts, ")");
+  term += parts.empty() ? "Z" : fmt::format("({})", parts);
   for (int d = dim + 1; d < rank; ++d) term += static_cast<char>('a' + d);
   return term;
 }

@@ -14,7 +14,7 @@ struct HeadNormOp final : Op {
   HeadNormOp(const PackedHeads& h, double e)
       : heads(h),
         eps(e),
-        notation(sentence("n", h.packed(), ",D,D->n", h.packed(), ",n(", h.group(), "h+h)")) {}
+        notation(fmt::format("n{0},D,D->n{0},n({1}h+h)", h.packed(), h.group())) {}
 
   const char* name() const override { return "head_norm"; }
   OpKind kind() const override { return OpKind::norm; }

@@ -4,6 +4,8 @@
 // op has fewer heads, as many as the length of its rows says, and all of a group: a key head and
 // the queries that share it.
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -38,11 +40,9 @@ class PackedHeads {
   // Queries that share a key head.
   int64_t group() const { return std::max<int64_t>(all_.key > 0 ? all_.query / all_.key : 0, 1); }
   // Dimensions in index notation, of which h counts groups: "(128h+64h+64h)", "(128h)", "(2h)".
-  std::string packed() const {
-    return sentence("(", group() * head_, "h+", head_, "h+", head_, "h)");
-  }
-  std::string queries() const { return sentence("(", group() * head_, "h)"); }
-  std::string of_each_query() const { return sentence("(", group(), "h)"); }
+  std::string packed() const { return fmt::format("({}h+{}h+{}h)", group() * head_, head_, head_); }
+  std::string queries() const { return fmt::format("({}h)", group() * head_); }
+  std::string of_each_query() const { return fmt::format("({}h)", group()); }
 
  private:
   int64_t total() const { return all_.query + 2 * all_.key; }

@@ -1,3 +1,5 @@
+#include <spdlog/fmt/fmt.h>
+
 #include <numeric>
 
 #include "spool/autograd/ops.h"
@@ -35,7 +37,7 @@ std::string notation_of(const Shape& x, const Shape& y) {
   const int64_t first_of_x = x[-last.from], first_of_y = y[-last.to];
   const int64_t extent = std::gcd(first_of_x, first_of_y);
   const auto term = [=](int64_t first, int dimensions, char letter) {
-    std::string words = first == extent ? "nh" : sentence("n(", first / extent, "h)");
+    std::string words = first == extent ? "nh" : fmt::format("n({}h)", first / extent);
     for (int d = 1; d < dimensions; ++d) words += static_cast<char>(letter + d - 1);
     return words;
   };

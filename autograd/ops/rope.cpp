@@ -15,7 +15,7 @@ struct RopeOp final : Op {
       : heads(h),
         first_position(first),
         has_positions(positions),
-        notation(sentence("bT", h.packed(), ",SD,bT->bT", h.packed())) {}
+        notation(fmt::format("bT{0},SD,bT->bT{0}", h.packed())) {}
 
   const char* name() const override { return "rope"; }
   std::string attributes() const override {

@@ -71,8 +71,8 @@ struct Slice final : Op {
   std::string notation_of(int rank, int dim) const {
     const std::array lengths{range.begin, range.size(), extent - range.end};
     const int64_t unit = common_unit(lengths);
-    return sentence(term_of_parts(rank, dim, lengths, unit), "->",
-                    term_of_parts(rank, dim, std::span(lengths).subspan(1, 1), unit));
+    return term_of_parts(rank, dim, lengths, unit) + "->" +
+           term_of_parts(rank, dim, std::span(lengths).subspan(1, 1), unit);
   }
   Range range_in(const Shape& x) const {
     const int64_t own = x[dim(x)];
