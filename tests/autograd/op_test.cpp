@@ -12,21 +12,13 @@
 namespace spool::testing {
 namespace {
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define FINDS_RACES 1
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define FINDS_RACES 1
-#endif
-
 // Under ThreadSanitizer those whose loops have several pieces, which threads share.
 std::vector<OpSample> samples() {
   std::vector<OpSample> all = op_samples();
-#if FINDS_RACES
   const auto is_small = [](const SampleInput& x) { return x.large.rank() == 0; };
-  std::erase_if(all, [&](const OpSample& s) { return std::ranges::all_of(s.inputs, is_small); });
-#endif
+  if (finds_races()) {
+    std::erase_if(all, [&](const OpSample& s) { return std::ranges::all_of(s.inputs, is_small); });
+  }
   return all;
 }
 

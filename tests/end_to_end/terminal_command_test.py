@@ -130,7 +130,8 @@ class Terminal(unittest.TestCase):
         self.assertNotEqual(lines[at + 1][note], " ")
 
     def test_the_table_of_budgets_fits_80_columns(self):
-        lines = list(map(left_of, self.lines(80, *H200, "--frontier")))
+        words = "plan --model gpt2-tiny --machine h200 --memory 1GiB --batch 16 --frontier".split()
+        lines = list(map(left_of, self.lines(80, *words)))
         (head,) = (i for i, line in enumerate(lines) if line.split()[:2] == ["budget", "peak"])
         table = [line for line in lines[head:] if line]
         self.assertEqual(len(table), 1 + 21)

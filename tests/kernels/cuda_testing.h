@@ -31,6 +31,15 @@ inline std::unique_ptr<Stream> cuda_stream(size_t budget = on_both) {
   return open_stream({DeviceType::cuda}, budget);
 }
 
+// Whether all cases are to run: on a GPU, and by night on the emulator, where some take seconds.
+inline bool has_every_case() {
+#if SPOOL_CUDA_EMULATED
+  return nightly();
+#else
+  return true;
+#endif
+}
+
 // Runs work() several times; an emulated device runs its threads in another order each time.
 inline void in_every_order(const std::function<void()>& work) {
 #if SPOOL_CUDA_EMULATED

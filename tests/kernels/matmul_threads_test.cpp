@@ -27,7 +27,8 @@ TEST(MatmulThreads, BitsDoNotDependOnTheNumberOfThreads) {
         SCOPED_TRACE(describe(p, matmul_form(i), t));
         CpuStream alone(matmul_budget, 1);
         const Numbers wanted = values(p.run(matmul_form(i), t, multiply, alone));
-        for (const int threads : {2, 3, 5}) {
+        const std::vector<int> one{3}, some{2, 3, 5};
+        for (const int threads : finds_races() ? one : some) {
           CpuStream several(matmul_budget, threads);
           EXPECT_EQ(values(p.run(matmul_form(i), t, multiply, several)), wanted)
               << threads << " threads";

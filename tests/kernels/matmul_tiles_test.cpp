@@ -73,7 +73,7 @@ void expect_chains(const MatmulExtent& e, const std::vector<int>& forms) {
 
 TEST(MatmulTiles, EveryFormIsAChainOf32Terms) {
   std::vector<int> all;
-  for (int i = 0; i < 16; ++i) all.push_back(i);
+  for (int i = 0; i < 16; i += finds_races() ? 5 : 1) all.push_back(i);
   for (const MatmulExtent& e : {MatmulExtent{1, 1, 1}, {5, 3, 0}, {97, 193, 70}, {7, 65, 129}}) {
     expect_chains(e, all);
   }

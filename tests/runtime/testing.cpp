@@ -44,6 +44,16 @@ bool nightly() {
   return value && std::string_view(value) == "1";
 }
 
+bool finds_races() {
+#if defined(__SANITIZE_THREAD__)
+  return true;
+#elif defined(__has_feature)
+  return __has_feature(thread_sanitizer);
+#else
+  return false;
+#endif
+}
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

@@ -38,6 +38,10 @@ bool there_is_cuda();
 // Whether tests are to have their full sizes: SPOOL_NIGHTLY=1 is in the environment.
 bool nightly();
 
+// Whether ThreadSanitizer looks on, under which a loop takes up to a hundred times as long.  It
+// wants threads that meet; that numbers are right in every size is for other builds to say.
+bool finds_races();
+
 bool contains(const std::string& text, const std::string& part);
 
 }  // namespace spool::testing

@@ -156,7 +156,8 @@ TEST(Gpt2Tokenizer, GivesTheSameTokensForTextCutAtItsBoundaries) {
 TEST(Gpt2Tokenizer, GivesTheSameTokensForAnyNumberOfThreads) {
   const auto tokenizer = small_tokenizer();
   std::mt19937 random(4);
-  const size_t half = nightly() ? 9 << 20 : 5 << 20;  // more than one thread has at a time
+  // More than one thread has at a time.
+  const size_t half = nightly() ? 9 << 20 : finds_races() ? 5 << 18 : 5 << 20;
   const std::string text =
       random_bytes(random, half) + std::string(half, 'a') + random_bytes(random, 1000);
   const std::vector<int32_t> whole = encode(*tokenizer, text);

@@ -81,6 +81,7 @@ TEST_F(CudaTokenPass, HasTheBitsOfAPassWithoutAGraph) {
   for (const ModelConfig& config : configs_of_writers()) {
     for (const DType type : cuda_types) {
       for (const int64_t prompt : {1, 32}) {
+        if (!has_every_case() && (prompt == 1) != (type == DType::f32)) continue;
         const std::vector<int32_t> text = some_text(type == DType::f32 ? context : 70);
         const auto stream = cuda_stream();
         const auto model = writer(config, type, *stream);
