@@ -28,7 +28,7 @@ ONE = os.environ.get("SPOOL_HOSTILE_CASE")
 NIGHTLY = os.environ.get("SPOOL_NIGHTLY") == "1"
 # The same cases for every commit; other ones each night.
 SEED = os.environ.get("SPOOL_HOSTILE_SEED") or str(random.SystemRandom().randrange(10**6) if NIGHTLY else 1)
-SECONDS = float(os.environ.get("SPOOL_HOSTILE_SECONDS", 800 if NIGHTLY else 22))
+SECONDS = float(os.environ.get("SPOOL_HOSTILE_SECONDS", 800 if NIGHTLY else 10))
 CASE_SECONDS = 8  # after these, a case is interrupted
 
 

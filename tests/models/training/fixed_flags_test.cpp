@@ -24,7 +24,7 @@ double slower_than(const FlaggedRun& run) {
   return sets_chunks && !has_nominal_clock(run.machine) ? 1.03 : no_slower;
 }
 
-int cases() { return nightly() ? 200 : 6; }
+int cases() { return nightly() ? 200 : 4; }
 
 TEST(FixedFlags, NoPolicyHelps) {
   for (int i = 0; i < cases(); ++i) {
