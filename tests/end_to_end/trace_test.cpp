@@ -12,29 +12,27 @@
 namespace spool::testing {
 namespace {
 
-TEST(StepTrace, MeasuredKernelsAreTheForetoldOnes) {
+// Some kernel's span has the live bytes of the arena's peak; none has more.
+void expect_peak_in_spans(const Measured& m) {
+  size_t max_live = 0, at_peak = 0;
+  for (const TraceSpan& span : m.spans) max_live = std::max(max_live, span.live);
+  for (const size_t bytes : m.memory.at_peak_by) at_peak += bytes;
+  EXPECT_GE(max_live, at_peak);
+  EXPECT_LE(max_live, m.memory.peak);
+}
+
+TEST(StepTrace, MeasuredKernelsAreTheForetoldOnesAndHaveThePeak) {
   for (const auto& stream : traced_devices()) {
     const StepPlans plans = make_plans(config_to_trace());
     const Measured measured = measure(config_to_trace(), plans, *stream);
     const Spans foretold = foretell(config_to_trace(), plans, *stream);
+    expect_peak_in_spans(measured);
     expect_in_order(measured.spans);
     expect_in_order(foretold);
     const Spans kernels = spans_of(measured.spans, TraceLane::compute, Activity::kernel);
     EXPECT_EQ(kernels.size(), measured.launches);
     EXPECT_GT(kernels.size(), 200u);
     EXPECT_EQ(texts(kernels), texts(spans_of(foretold, TraceLane::compute, Activity::kernel)));
-  }
-}
-
-// Some kernel's span has the live bytes of the peak; none has more.
-TEST(StepTrace, ItsMaxLiveBytesAreTheArenasPeak) {
-  for (const auto& stream : traced_devices()) {
-    const Measured m = measure(config_to_trace(), make_plans(config_to_trace()), *stream);
-    size_t max_live = 0, at_peak = 0;
-    for (const TraceSpan& span : m.spans) max_live = std::max(max_live, span.live);
-    for (const size_t bytes : m.memory.at_peak_by) at_peak += bytes;
-    EXPECT_GE(max_live, at_peak);
-    EXPECT_LE(max_live, m.memory.peak);
   }
 }
 

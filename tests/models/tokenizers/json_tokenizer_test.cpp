@@ -159,7 +159,8 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForAnyNumberOfThreads) {
   const Ids whole = encode(*tokenizer, text);
   const TemporaryDirectory d;
   const InputFile file(d.file("text", text));
-  for (const int threads : {1, 2}) {
+  const std::vector<int> two{2}, all{1, 2};
+  for (const int threads : finds_races() ? two : all) {
     Ids parts;
     encode_text(*tokenizer, file, threads, [&](std::span<const int32_t> some, uint64_t) {
       parts.insert(parts.end(), some.begin(), some.end());

@@ -163,7 +163,8 @@ TEST(Gpt2Tokenizer, GivesTheSameTokensForAnyNumberOfThreads) {
   const std::vector<int32_t> whole = encode(*tokenizer, text);
   const TemporaryDirectory d;
   const InputFile file(d.file("text", text));
-  for (const int threads : {1, 2, 3}) {
+  const std::vector<int> some{1, 3}, all{1, 2, 3};
+  for (const int threads : finds_races() ? some : all) {
     std::vector<int32_t> parts;
     uint64_t last = 0;
     encode_text(*tokenizer, file, threads, [&](std::span<const int32_t> some, uint64_t done) {
@@ -183,7 +184,10 @@ TEST(Gpt2Tokenizer, GivesTheSameTokensForTextThatEndsWithABlock) {
   const auto tokenizer = small_tokenizer();
   const size_t block = size_t{1} << 20;
   const TemporaryDirectory d;
-  for (const size_t size : {block - 1, block, block + 1, 2 * block, 2 * block + 1, 4 * block}) {
+  // One thread has no races.
+  const std::vector<size_t> one{block + 1},
+      sizes{block - 1, block, block + 1, 2 * block, 2 * block + 1, 4 * block};
+  for (const size_t size : finds_races() ? one : sizes) {
     std::string text;
     while (text.size() < size) text += "the then hat ";
     text.resize(size);

@@ -29,7 +29,8 @@ TEST(Trainer, HasTheSameBitsForAnyNumberOfThreads) {
     config.seq = 200;
     config.steps = 2;
     const Losses one = train_on_cpu(config, 4 * plenty, 1);
-    for (const int threads : {2, 3, 7}) {
+    const std::vector<int> few{3}, many{2, 3, 7};
+    for (const int threads : finds_races() ? few : many) {
       EXPECT_EQ(train_on_cpu(config, 4 * plenty, threads), one)
           << threads << " threads, " << name(config.dtype);
     }
