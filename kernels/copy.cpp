@@ -29,6 +29,15 @@ void check_rows(const StridedCopy& k, const char* what, const View& tensor, int6
         " after the one before, are not inside of ", what, ' ', tensor.spec());
 }
 
+// Checks that the elements of a block lie inside of a tensor.
+void check_block(const CopyBlocks::Block& b, const char* what, const View& tensor, int64_t first,
+                 int64_t step, int64_t stride) {
+  const int64_t end = first + (b.times - 1) * step + (b.rows - 1) * stride + b.width;
+  check(first >= 0 && step >= 0 && stride >= 0 && end <= tensor.numel(), CopyBlocks::name, ": ",
+        b.times, " times ", b.rows, " rows of ", b.width, " elements, the first at ", first,
+        ", are not inside of ", what, ' ', tensor.spec());
+}
+
 double moved_bytes(double elements, const Grad& out, const View& in) {
   const size_t written = size_of(out.view.dtype()) * (out.accumulate ? 2 : 1);
   return elements * static_cast<double>(size_of(in.dtype()) + written);
@@ -48,6 +57,27 @@ void StridedCopy::check_arguments() const {
 
 Cost StridedCopy::cost() const {
   const double elements = static_cast<double>(rows) * static_cast<double>(width);
+  return {out.accumulate ? elements : 0, moved_bytes(elements, out, in), accumulator(in.dtype())};
+}
+
+void CopyBlocks::check_arguments() const {
+  check_elements(Arguments(name), name, out, in);
+  int64_t elements = 0;
+  for (const Block& b : blocks) {
+    check(b.times >= 0 && b.rows >= 0 && b.width >= 0, name, ": ", b.times, " times ", b.rows,
+          " rows of ", b.width, " elements");
+    if (b.elements() == 0) continue;
+    check_block(b, "in", in, b.in_first, b.in_step, b.in_stride);
+    check_block(b, "out", out.view, b.out_first, b.out_step, b.out_stride);
+    elements += b.elements();
+  }
+  check(elements <= out.view.numel(), name, ": blocks of ", elements, " elements overlap in out, ",
+        out.view.spec());
+}
+
+Cost CopyBlocks::cost() const {
+  double elements = 0;
+  for (const Block& b : blocks) elements += static_cast<double>(b.elements());
   return {out.accumulate ? elements : 0, moved_bytes(elements, out, in), accumulator(in.dtype())};
 }
 
@@ -76,6 +106,12 @@ Cost Permute::cost() const {
 CopyLoops::CopyLoops(const StridedCopy& k) {
   loops[3] = {.extent = k.rows, .out = k.out_stride, .in = k.in_stride};
   push({.extent = k.width, .out = 1, .in = 1});
+}
+
+CopyLoops::CopyLoops(const CopyBlocks::Block& b) {
+  loops[3] = {.extent = b.times, .out = b.out_step, .in = b.in_step};
+  push({.extent = b.rows, .out = b.out_stride, .in = b.in_stride});
+  push({.extent = b.width, .out = 1, .in = 1});
 }
 
 CopyLoops::CopyLoops(const Permute& k) {

@@ -18,6 +18,7 @@ struct CopyLoops {
   std::array<Loop, 4> loops{};
 
   explicit CopyLoops(const StridedCopy&);
+  explicit CopyLoops(const CopyBlocks::Block&);
   explicit CopyLoops(const Permute&);
 
   const Loop& last() const { return loops[3]; }

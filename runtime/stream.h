@@ -80,6 +80,11 @@ class Stream {
   Communicator* ranks() const { return ranks_.get(); }
   void join(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
 
+  // While it does, Parameters::add() notes what a model adds and allocates nothing: for a rank that
+  // has parts of a model's parameters.
+  void declare_parameters(bool only) { declares_parameters_ = only; }
+  bool declares_parameters() const { return declares_parameters_; }
+
   // Number of kernels launched so far.
   uint64_t launches() const { return launches_; }
   void count_launch(uint64_t times = 1) { launches_ += times; }
@@ -174,6 +179,7 @@ class Stream {
   std::shared_ptr<StreamThread> thread_ = std::make_shared<StreamThread>();
   std::shared_ptr<Communicator> ranks_ = nullptr;
   uint64_t launches_ = 0;
+  bool declares_parameters_ = false;
   std::shared_ptr<Trace> trace_ = nullptr;
   TraceLane lane_ = TraceLane::compute;
 };

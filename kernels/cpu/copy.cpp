@@ -126,6 +126,12 @@ void run(const StridedCopy& k, CpuStream& stream) {
   copy(stream, CopyLoops(k), k.out, k.out_first, k.in, k.in_first);
 }
 
+void run(const CopyBlocks& k, CpuStream& stream) {
+  for (const CopyBlocks::Block& b : k.blocks) {
+    copy(stream, CopyLoops(b), k.out, b.out_first, k.in, b.in_first);
+  }
+}
+
 void run(const Permute& k, CpuStream& stream) { copy(stream, CopyLoops(k), k.out, 0, k.in, 0); }
 
 }  // namespace spool

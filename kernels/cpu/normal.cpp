@@ -22,13 +22,14 @@ void two_normals(uint32_t a, uint32_t b, double* z) {
 
 void run(const NormalFill& k, CpuStream& stream) {
   const PhiloxKey key = philox_key(k.seed);
-  const int64_t n = k.out.numel();
+  const int64_t n = k.out.numel(), first = k.first / 4;
   cpu::dispatch(k.out.dtype(), [&]<class T>(T) {
     T* out = k.out.as<T>();
     stream.parallel_for(ceil_div<int64_t>(n, 4), 4096, [=](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) {
-        const auto w =
-            philox(key, {static_cast<uint32_t>(j), static_cast<uint32_t>(j >> 32), k.tensor, 0});
+        const int64_t of_tensor = first + j;
+        const auto w = philox(key, {static_cast<uint32_t>(of_tensor),
+                                    static_cast<uint32_t>(of_tensor >> 32), k.tensor, 0});
         double z[4];
         two_normals(w[0], w[1], z);
         two_normals(w[2], w[3], z + 2);

@@ -19,37 +19,48 @@ void add_three(A* to, const A* x, const A* y, const A* z, int64_t n) {
   if (x != to) std::copy_n(x, n, to);
 }
 
-// The sum of elements [begin, end) of a slice, whose own term is of type T.  A pass adds two more
-// terms.  The last one writes `out`, which may be a term itself; or, where `out` need not be read
-// and so is not in the cache, its sums go past that.
-template <class A, class T>
+// The n elements of `from` as To: where that is another type, converted into `to`.
+template <class To, class From>
+const To* converted(const From* from, [[maybe_unused]] To* to, [[maybe_unused]] int64_t n) {
+  if constexpr (std::is_same_v<To, From>) {
+    return from;
+  } else {
+    cpu::put_all(n, cpu::Sink<To, false>{to}, [=](int64_t i) { return To(from[i]); });
+    return to;
+  }
+}
+
+// The sum of elements [begin, end) of a slice.  G is the type of out, T of its own term, and P of
+// the pieces.  A pass adds two more terms.  The last one writes `out`, which may be a term itself,
+// unless the sums have another type; or, where `out` need not be read and so is not in the cache,
+// its sums go past that.
+template <class G, class T, class P>
 void sum_terms(const SumRanks& k, const SumRanks::Entry& e, int64_t begin, int64_t end) {
+  using A = cpu::accumulator_t<P>;
   constexpr int64_t block = 1024;  // elements whose sums stay in the first cache
   const bool is_read = e.out.accumulate || e.out.view.data() == e.own.data();
   for (int64_t at = begin; at < end; at += block) {
     const int64_t n = std::min(block, end - at);
-    A* const out = e.out.view.as<A>() + at;
-    A sums[block], own[block];
-    const auto term = [&](int r) -> const A* {
+    G* const out = e.out.view.as<G>() + at;
+    A sums[block], one[block], other[block];
+    G rounded[block];
+    A* last = sums;
+    if constexpr (std::is_same_v<A, G>) last = is_read ? out : sums;
+    const auto term = [&](int r, A* to) -> const A* {
       if (r >= k.ranks()) return nullptr;
-      if (k.pieces[r]) return static_cast<const A*>(k.pieces[r]) + e.at + at;
-      const T* const x = e.own.as<T>() + at;
-      if constexpr (std::is_same_v<A, T>) {
-        return x;
-      } else {
-        cpu::put_all(n, cpu::Sink<A, false>{own}, [=](int64_t i) { return A(x[i]); });
-        return own;
-      }
+      if (k.pieces[r]) return converted<A>(static_cast<const P*>(k.pieces[r]) + e.at + at, to, n);
+      return converted<A>(e.own.as<T>() + at, to, n);
     };
     int r = e.out.accumulate ? 0 : 1;
-    const A* sum = e.out.accumulate ? out : term(0);
+    const A* sum = e.out.accumulate ? converted<A>(out, sums, n) : term(0, sums);
     do {
-      A* const to = is_read && r + 2 >= k.ranks() ? out : sums;
-      add_three(to, sum, term(r), term(r + 1), n);
+      A* const to = r + 2 >= k.ranks() ? last : sums;
+      add_three(to, sum, term(r, one), term(r + 1, other), n);
       sum = to;
       r += 2;
     } while (r < k.ranks());
-    if (!is_read) cpu::past_cache::copy(out, sums, n * int64_t{sizeof(A)});
+    const G* const result = converted<G>(sum, is_read ? out : rounded, n);
+    if (!is_read) cpu::past_cache::copy(out, result, n * int64_t{sizeof(G)});
   }
   cpu::past_cache::fence();
 }
@@ -61,9 +72,13 @@ void run(const SumRanks& k, CpuStream& stream) {
   for (const auto& e : k.slices) pieces.add(e.own.numel());
   pieces.for_each(stream, [&](size_t slice, int64_t begin, int64_t end, int64_t) {
     const SumRanks::Entry& e = k.slices[slice];
-    if (e.own.dtype() == DType::f64) return sum_terms<double, double>(k, e, begin, end);
-    if (e.own.dtype() == DType::bf16) return sum_terms<float, bf16>(k, e, begin, end);
-    sum_terms<float, float>(k, e, begin, end);
+    const DType own = e.own.dtype(), sent = k.type_sent(e);
+    if (own == DType::f64) return sum_terms<double, double, double>(k, e, begin, end);
+    if (own == DType::f32) return sum_terms<float, float, float>(k, e, begin, end);
+    if (sent == DType::f32) return sum_terms<float, bf16, float>(k, e, begin, end);
+    cpu::dispatch_gradient<bf16>(e.out.view.dtype(), [&](auto out) {
+      sum_terms<decltype(out), bf16, bf16>(k, e, begin, end);
+    });
   });
 }
 

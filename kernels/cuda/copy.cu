@@ -4,6 +4,7 @@
 
 #include "spool/kernels/copy_loops.h"
 #include "spool/kernels/cuda/map.cuh"
+#include "spool/kernels/cuda/table.cuh"
 
 namespace spool {
 namespace cuda {
@@ -19,7 +20,8 @@ __device__ __forceinline__ int64_t quotient(int64_t a, int64_t b) {
 }
 
 struct Loop {
-  int64_t extent, out, in;
+  int64_t extent = 1, out = 0, in = 0;
+  Loop() = default;
   explicit Loop(const CopyLoops::Loop& l) : extent(l.extent), out(l.out), in(l.in) {}
 };
 
@@ -44,9 +46,8 @@ struct Rows {
   int64_t units, count;  // in a row, and in all: n elements each
 };
 
-template <class T, class Out, int n>
-__global__ void __launch_bounds__(map_block) copy_rows(Rows<T, Out> k) {
-  const int64_t unit = int64_t{blockIdx.x} * map_block + threadIdx.x;
+template <int n, class T, class Out>
+__device__ __forceinline__ void copy_unit(const Rows<T, Out>& k, int64_t unit) {
   if (unit >= k.count) return;
   int64_t number = quotient(unit, k.units);
   const int64_t column = (unit - number * k.units) * n;
@@ -60,6 +61,33 @@ __global__ void __launch_bounds__(map_block) copy_rows(Rows<T, Out> k) {
     if (!k.out.accumulate) return store_raw<n>(k.out.data + row.out + column, raw);
   }
   k.out.put(row.out + column, floats_of(raw), before);
+}
+
+template <class T, class Out, int n>
+__global__ void __launch_bounds__(map_block) copy_rows(Rows<T, Out> k) {
+  copy_unit<n>(k, int64_t{blockIdx.x} * map_block + threadIdx.x);
+}
+
+template <class T, class Out>
+struct RowsOfBlock {
+  Rows<T, Out> rows;
+  bool wide = false;
+  unsigned first = 0;  // block of the grid
+};
+template <class T, class Out>
+using BlockTable = Table<RowsOfBlock<T, Out>, CopyBlocks::max_blocks>;
+
+template <class T, class Out>
+__global__ void __launch_bounds__(map_block)
+    copy_blocks(const __grid_constant__ BlockTable<T, Out> all) {
+  static_assert(sizeof(all) <= max_parameter_bytes);
+  const RowsOfBlock<T, Out>& b = all.of_block(blockIdx.x);
+  const int64_t unit = int64_t{blockIdx.x - b.first} * map_block + threadIdx.x;
+  if (b.wide) {
+    copy_unit<map_width>(b.rows, unit);
+  } else {
+    copy_unit<1>(b.rows, unit);
+  }
 }
 
 template <class T, class Out>
@@ -153,7 +181,7 @@ dim3 grid_of(int64_t blocks) {
 }
 
 template <class T, class Out>
-void launch_rows(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& out, const T* in) {
+RowsOfBlock<T, Out> rows_of(const CopyLoops& loops, const Sink<Out>& out, const T* in) {
   const auto& l = loops.loops;
   bool wide = (reinterpret_cast<uintptr_t>(in) | reinterpret_cast<uintptr_t>(out.data)) % 16 == 0 &&
               loops.last().extent % map_width == 0;
@@ -161,17 +189,41 @@ void launch_rows(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& ou
     wide = wide && (l[i].extent == 1 || (l[i].out % map_width == 0 && l[i].in % map_width == 0));
   }
   const int64_t units = wide ? l[3].extent / map_width : l[3].extent;
-  const Rows<T, Out> all{.out = out,
-                         .in = in,
-                         .outer = Loop(l[0]),
-                         .middle = Loop(l[1]),
-                         .inner = Loop(l[2]),
-                         .units = units,
-                         .count = loops.rows() * units};
+  return {.rows = {.out = out,
+                   .in = in,
+                   .outer = Loop(l[0]),
+                   .middle = Loop(l[1]),
+                   .inner = Loop(l[2]),
+                   .units = units,
+                   .count = loops.rows() * units},
+          .wide = wide};
+}
+
+template <class T, class Out>
+void launch_rows(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& out, const T* in) {
+  const auto [rows, wide, first] = rows_of(loops, out, in);
   const auto kernel = wide ? copy_rows<T, Out, map_width> : copy_rows<T, Out, 1>;
   launch_kernel(
       stream, kernel,
-      {.grid = grid_of(ceil_div<int64_t>(all.count, map_block)), .block = dim3(map_block)}, all);
+      {.grid = grid_of(ceil_div<int64_t>(rows.count, map_block)), .block = dim3(map_block)}, rows);
+}
+
+template <class T, class Out>
+void launch_blocks(CudaStream& stream, const CopyBlocks& k, const Sink<Out>& out, const T* in) {
+  BlockTable<T, Out> all = {};
+  int64_t blocks = 0;
+  for (const CopyBlocks::Block& b : k.blocks) {
+    if (b.elements() == 0) continue;
+    Sink<Out> to = out;
+    to.data += b.out_first;
+    RowsOfBlock<T, Out> rows = rows_of(CopyLoops(b), to, in + b.in_first);
+    rows.first = static_cast<unsigned>(blocks);
+    all.add(rows);
+    blocks += ceil_div<int64_t>(rows.rows.count, map_block);
+  }
+  if (blocks == 0) return;
+  launch_kernel(stream, copy_blocks<T, Out>, {.grid = grid_of(blocks), .block = dim3(map_block)},
+                all);
 }
 
 // Whether both sides of all tiles can be moved by eights, and are long enough to fill wide tiles.
@@ -216,17 +268,24 @@ void copy(CudaStream& stream, const CopyLoops& loops, Sink<Out> out, int64_t out
   launch_tiles(stream, loops, out, in);
 }
 
-void copy(CudaStream& stream, const CopyLoops& loops, const Grad& out, int64_t out_first,
-          const View& in, int64_t in_first) {
-  if (loops.elements() == 0) return;
+// Calls f(sink of out, data of in).
+template <class F>
+void dispatch_copy(const Grad& out, const View& in, const F& f) {
   if (in.dtype() == DType::i32) {  // moved as f32, in which nothing is computed
-    return copy(stream, loops, Sink<float>(out), out_first, in.as<const float>() + in_first);
+    return f(Sink<float>(out), in.as<const float>());
   }
   dispatch(in.dtype(), [&](auto x) {
     using T = decltype(x);
-    dispatch_gradient<T>(out.view.dtype(), [&](auto y) {
-      copy<T>(stream, loops, Sink<decltype(y)>(out), out_first, in.as<T>() + in_first);
-    });
+    dispatch_gradient<T>(out.view.dtype(),
+                         [&](auto y) { f(Sink<decltype(y)>(out), in.as<const T>()); });
+  });
+}
+
+void copy(CudaStream& stream, const CopyLoops& loops, const Grad& out, int64_t out_first,
+          const View& in, int64_t in_first) {
+  if (loops.elements() == 0) return;
+  dispatch_copy(out, in, [&](auto to, const auto* from) {
+    copy(stream, loops, to, out_first, from + in_first);
   });
 }
 
@@ -235,6 +294,11 @@ void copy(CudaStream& stream, const CopyLoops& loops, const Grad& out, int64_t o
 
 void run(const StridedCopy& k, CudaStream& stream) {
   cuda::copy(stream, CopyLoops(k), k.out, k.out_first, k.in, k.in_first);
+}
+
+void run(const CopyBlocks& k, CudaStream& stream) {
+  cuda::dispatch_copy(k.out, k.in,
+                      [&](auto to, const auto* from) { cuda::launch_blocks(stream, k, to, from); });
 }
 
 void run(const Permute& k, CudaStream& stream) {

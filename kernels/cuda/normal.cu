@@ -30,6 +30,7 @@ struct NormalEach {
   float deviation;
   uint2 key;
   uint32_t tensor;
+  int64_t first;
 
   __device__ __forceinline__ void block(int64_t j, float* z) const {
     const uint4 w = philox(
@@ -43,12 +44,12 @@ struct NormalEach {
     Floats<n> x;
     if constexpr (n == 1) {
       float z[4];
-      block(i / 4, z);
+      block((first + i) / 4, z);
       const int word = static_cast<int>(i % 4);
       x.at[0] = deviation * (word < 2 ? (word == 0 ? z[0] : z[1]) : (word == 2 ? z[2] : z[3]));
     } else {
 #pragma unroll
-      for (int k = 0; k < n; k += 4) block((i + k) / 4, x.at + k);
+      for (int k = 0; k < n; k += 4) block((first + i + k) / 4, x.at + k);
 #pragma unroll
       for (int k = 0; k < n; ++k) x.at[k] *= deviation;
     }
@@ -66,7 +67,8 @@ void run(const NormalFill& k, CudaStream& stream) {
     const cuda::NormalEach<T> each{.out = k.out.as<T>(),
                                    .deviation = k.deviation,
                                    .key = make_uint2(key[0], key[1]),
-                                   .tensor = k.tensor};
+                                   .tensor = k.tensor,
+                                   .first = k.first};
     cuda::map(stream, k.out.numel(), each, k.out);
   });
 }

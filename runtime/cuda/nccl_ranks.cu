@@ -89,6 +89,7 @@ class NcclRanks final : public Communicator {
   ExchangeProgress progress_;
   // Of the first exchanges, which tell nothing, and of all that were forgotten.
   unsigned long long nanoseconds_before_ = 0, sent_before_ = 0;
+  size_t counted_ = 0;  // bytes of the exchanges so far
   bool is_refusal_said_ = false;
   std::mutex calls_;                           // of the communicator, which has one at a time
   std::atomic<const char*> called_ = nullptr;  // the call that the host waits in
@@ -260,7 +261,8 @@ void NcclRanks::enqueue(Exchange e, Stream& queue) {
     return area + piece * static_cast<size_t>(peer);
   };
   std::vector<PieceCopy> packed, unpacked;
-  const size_t sent = bytes_to_others(e.out, rank());
+  const size_t sent = Communicator::sent() - counted_;  // 0 if it is not to be counted
+  counted_ += sent;
   for (const Message& m : e.out) {
     if (gathers && m.peer != e.out.front().peer) continue;
     packed.push_back({at(e.workspace, gathers ? rank() : m.peer) + m.at, m.data, m.bytes});

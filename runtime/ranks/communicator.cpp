@@ -35,12 +35,12 @@ double seconds_over(const Mesh& mesh, bool between, const Messages& out, const M
 }
 
 // One kernel packs what goes out; what all get a second one unpacks.
-double packing_seconds(const Machine& machine, Pattern pattern, size_t out, size_t in) {
+double packing_seconds(const Machine& machine, Pattern pattern, size_t out, size_t in, int others) {
   const auto seconds = [&](size_t bytes) {
     return machine.seconds({.bytes = 2 * static_cast<double>(bytes)});
   };
   if (pattern == Pattern::all_to_all) return seconds(out);
-  return seconds(out / static_cast<size_t>(machine.mesh.ranks - 1)) + seconds(in);
+  return seconds(out / static_cast<size_t>(std::max(others, 1))) + seconds(in);
 }
 
 class RehearsedRanks final : public Communicator {
@@ -58,11 +58,20 @@ class RehearsedRanks final : public Communicator {
 
   void move(const char*, const Messages&, const Messages&, double) override {}
 
+  // To how many ranks these messages go: to all others, or to those of a group.
+  int others_of(const Messages& out) const {
+    std::vector<bool> is_given(static_cast<size_t>(size()));
+    for (const Message& m : out) is_given[static_cast<size_t>(m.peer)] = m.peer != rank();
+    return static_cast<int>(std::count(is_given.begin(), is_given.end(), true));
+  }
+
   void enqueue(Exchange e, Stream& queue) override {
     const size_t sent = bytes_to_others(e.out, rank()), taken = bytes_to_others(e.in, rank());
     const double within = seconds_over(machine_.mesh, /*between=*/false, e.out, e.in),
                  between = seconds_over(machine_.mesh, /*between=*/true, e.out, e.in),
-                 packing = packs() ? packing_seconds(machine_, e.pattern, sent, taken) : 0;
+                 packing = packs()
+                               ? packing_seconds(machine_, e.pattern, sent, taken, others_of(e.out))
+                               : 0;
     queue.host_work(e.name, packing + std::max(within, between),
                     RehearsedExchange{.sent = static_cast<double>(sent)});
   }
@@ -76,7 +85,7 @@ std::byte* bytes_at(void* data) { return static_cast<std::byte*>(data); }
 
 void Communicator::exchange(Exchange e, Stream& queue) {
   const size_t sent = bytes_to_others(e.out, rank_);
-  sent_ += sent;
+  if (are_counted_) sent_ += sent;
   Hash hash(list_);
   hash.add(std::string_view(e.name));
   hash.add(uint64_t{sent});
@@ -86,10 +95,10 @@ void Communicator::exchange(Exchange e, Stream& queue) {
 
 void Communicator::enqueue(Exchange e, Stream& queue) {
   const char* const name = e.name;
-  queue.host_work(name, /*seconds=*/0, [this, e = std::move(e)] {
+  queue.host_work(name, /*seconds=*/0, [this, counted = are_counted_, e = std::move(e)] {
     const double begin = host_clock();
     move(e.name, e.out, e.in, rank_timeout());
-    seconds_ = seconds_ + host_clock() - begin;
+    if (counted) seconds_ = seconds_ + host_clock() - begin;
   });
 }
 

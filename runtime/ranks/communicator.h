@@ -120,6 +120,8 @@ class Communicator {
   virtual size_t sent() const { return sent_; }
   virtual double seconds() const { return seconds_; }
   virtual void forget_sent() { sent_ = 0; }
+  // Whether what is enqueued from here on is a part of them, as it is at first.
+  void count_exchanges(bool on) { are_counted_ = on; }
   // A hash of the exchanges so far: their names, and the numbers of their bytes.
   uint64_t list() const { return list_; }
 
@@ -136,8 +138,24 @@ class Communicator {
  private:
   int rank_, size_;
   size_t sent_ = 0;
+  bool are_counted_ = true;
   std::atomic<double> seconds_ = 0;
   uint64_t list_ = 0;
+};
+
+// While it exists, what these ranks exchange is not a part of their steps; null: nothing.
+class UncountedExchanges {
+ public:
+  explicit UncountedExchanges(Communicator* ranks) : ranks_(ranks) { count(false); }
+  ~UncountedExchanges() { count(true); }
+  UncountedExchanges(const UncountedExchanges&) = delete;
+  UncountedExchanges& operator=(const UncountedExchanges&) = delete;
+
+ private:
+  void count(bool on) const {
+    if (ranks_) ranks_->count_exchanges(on);
+  }
+  Communicator* ranks_;
 };
 
 // Of a MetaStream: exchanges take the time of the mesh's links, and those of ranks on GPUs the
@@ -145,5 +163,10 @@ class Communicator {
 std::shared_ptr<Communicator> rehearsed_ranks(const Machine&);
 // Threads of this process, one for each rank; 0 or more of them.
 std::vector<std::shared_ptr<Communicator>> ranks_of_threads(int size);
+
+// How these ranks rehearse; none: one stream computes alone.
+inline Mesh mesh_of(const Communicator* ranks) {
+  return ranks ? Mesh{.ranks = ranks->size(), .rank = ranks->rank()} : Mesh{};
+}
 
 }  // namespace spool
