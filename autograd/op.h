@@ -20,10 +20,10 @@ using Specs = Few<Spec>;
 
 // The kind of an op, for rules about all ops of a kind, such as what to recompute.  A norm's first
 // output is what it normalises; its others are statistics, which are small and kept.
-enum class OpKind : uint8_t { norm, activation, attention, product, other };
+enum class OpKind : uint8_t { norm, activation, attention, product, gather, other };
 template <>
-inline constexpr std::array enumerator_names<OpKind>{"norm", "activation", "attention", "product",
-                                                     "other"};
+inline constexpr std::array enumerator_names<OpKind>{"norm",    "activation", "attention",
+                                                     "product", "gather",     "other"};
 
 // An input or an output of an op, by position.
 struct Slot {
@@ -45,7 +45,9 @@ class Needs {
   uint32_t bits_ = 0;
 };
 
-struct Place;  // notation/part_of_op.h
+struct Begun;      // sharding/begun.h
+struct Place;      // notation/part_of_op.h
+struct Parameter;  // parameter.h
 
 class Op {
  public:
@@ -101,6 +103,15 @@ class Op {
 
   // Whether forward() can run again with the same result and no other effect.
   virtual bool recomputable() const { return true; }
+
+  // Whether forward() changes input i, such as a cache: it is read where it is, and never copied.
+  virtual bool writes(int input) const { return (void)input, false; }
+
+  // Of an op of kind gather, whose input is a rank's part of a parameter (sharding/gather_op.h):
+  // the parameter, whose gradient is that of the output; and begins to gather it, which is all
+  // that forward() would do.
+  virtual Parameter* gathers() const { return nullptr; }
+  virtual Begun begin(const Tensor& input, Stream&) const;
 
   // Whether forward() divides by a number of rows that only the whole batch knows, unless the tape
   // has a loss scale.

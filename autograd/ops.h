@@ -36,8 +36,8 @@ Var square(const Operand& x);
 Var linear(const Var& x, const Operand& weight);
 Var linear(const Var& x, const Operand& weight, const Operand& bias);
 
-// The row of weight (V, C) of each token, i32 (B, T), plus row t of positions (at least T, C):
-// (B, T, C).
+// The row of weight (V, C) of each token, i32 (B, T) or, without positions, (N); plus row t of
+// positions (at least T, C): (B, T, C) or (N, C).
 Var embedding(const Var& tokens, const Operand& weight);
 Var embedding(const Var& tokens, const Operand& weight, const Operand& positions);
 // The same with row first_position + t of positions; above 0 only on a tape that does not record.
@@ -86,10 +86,12 @@ Var attention(const Var& qkv, Heads heads, const Var& first, SumOrder order = Su
 // The cache of an attention layer: keys and values (B, Hkv, P, D) of the tokens before `position`,
 // with room for P tokens.  With `place`, i32 (1), one token is added at the position that is there
 // when the work runs, and that is at most `position`.
+// Keys and values are this rank's part where `whole` has a shape, which is that of all ranks'.
 struct KeyValueLayer {
-  Tensor keys, values;
+  Tensor keys = {}, values = {};
   int64_t position = 0;
   Tensor place = {};
+  Spec whole = {};
 };
 
 // attention() of tokens that follow those in the cache; adds their keys and values to it.  Only on

@@ -1,16 +1,22 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "spool/runtime/tensor.h"
 
 namespace spool {
 
+class ParameterPart;
+
 // A tensor that training changes.  Its address must not change while a tape knows it.
 struct Parameter {
   Name name = "parameter";
   Tensor data = {};
+  Spec declared = {};  // of data that is absent, or that is a part
+  // What this rank has of it, if ranks share each micro-batch (sharding/parameter_part.h).
+  std::shared_ptr<ParameterPart> part = {};
   // Absent until backward first writes it, then added to, until the optimizer frees it.  f32 where
   // it receives more than one contribution a step (micro-batches, ties, chunks), else of the type
   // of the data.
@@ -19,6 +25,19 @@ struct Parameter {
   // Its place among all parameters of its model, for which random bits are drawn; absent unless it
   // is one of Parameters.
   std::optional<uint32_t> number = {};
+
+  // Of what is trained here, whether it is there or declared alone; throws if it is neither.
+  const Spec& spec() const {
+    if (data) return data.spec();
+    check(declared.shape.rank() > 0, "parameter ", name, " has no data");
+    return declared;
+  }
+  // Of the model's parameter: the same, unless this rank has a part of it.
+  const Spec& whole() const { return part ? declared : spec(); }
+  // Of its gradient, whose elements the state is of, too: the same as spec(), unless ranks store
+  // it in flat parts; and some of these elements, which are stored here.
+  const Spec& gathered() const;
+  View elements(Range gathered) const;
 };
 
 }  // namespace spool

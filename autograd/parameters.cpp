@@ -3,10 +3,19 @@
 #include <algorithm>
 #include <iterator>
 
+#include "spool/autograd/sharding/parameter_part.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/normal.h"
 
 namespace spool {
+
+const Spec& Parameter::gathered() const { return part ? part->gathered() : spec(); }
+
+View Parameter::elements(Range some) const {
+  if (some.size() == data.numel()) return data;
+  const int64_t begin = part ? part->place_of(some) : some.begin;
+  return data.view().slice_elements({begin, begin + some.size()});
+}
 
 Parameter& Parameters::add(std::string_view name, const Shape& shape,
                            const InitialValues& initial) {
@@ -15,12 +24,18 @@ Parameter& Parameters::add(std::string_view name, const Shape& shape,
 
 Parameter& Parameters::add(std::string_view name, const Spec& spec, const InitialValues& initial) {
   const Label label{.name = name, .purpose = Purpose::parameter};
-  return insert(name, Tensor(spec, stream_, label), &initial);
+  const bool has_data = !stream_.declares_parameters();
+  Parameter& p = insert(name, has_data ? Tensor(spec, stream_, label) : Tensor(), &initial);
+  p.declared = spec;
+  return p;
 }
 
 Parameter& Parameters::add(std::string_view name, Tensor values) {
   check(bool(values), "parameters: ", name, " has no tensor; give it one, or a shape");
-  return insert(name, std::move(values), nullptr);
+  const Spec spec = values.spec();
+  Parameter& p = insert(name, std::move(values), nullptr);
+  p.declared = spec;
+  return p;
 }
 
 Parameter& Parameters::insert(std::string_view name, Tensor data, const InitialValues* initial) {
@@ -37,11 +52,13 @@ Parameter& Parameters::insert(std::string_view name, Tensor data, const InitialV
 
 void Parameters::initialise(uint64_t seed) {
   for (size_t i = 0; i < all_.size(); ++i) {
-    if (!drawn_[i]) continue;
+    if (!drawn_[i] || !all_[i]->data) continue;
     const Tensor& data = all_[i]->data;
     const auto [constant, deviation] = initial_[i];
     if (deviation == 0) {
       launch(Fill{.out = data, .value = constant}, stream_);
+    } else if (all_[i]->part && all_[i]->part->is_cut()) {
+      all_[i]->part->draw(data, deviation, seed, *all_[i]->number);
     } else {
       launch(
           NormalFill{.out = data, .deviation = deviation, .seed = seed, .tensor = *all_[i]->number},
@@ -65,7 +82,7 @@ Parameter& Parameters::named(std::string_view name) const {
 
 int64_t Parameters::numel() const {
   int64_t sum = 0;
-  for (const Parameter* p : all_) sum += p->data.numel();
+  for (const Parameter* p : all_) sum += p->whole().shape.numel();
   return sum;
 }
 

@@ -33,13 +33,15 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  // Allocates a parameter without setting it; initialise() does.  Throws if the name is taken.
+  // Allocates a parameter without setting it; initialise() does.  On a stream that declares
+  // parameters it only notes the spec.  Throws if the name is taken.
   Parameter& add(std::string_view name, const Shape&, const InitialValues& = {});
   Parameter& add(std::string_view name, const Spec&, const InitialValues& = {});
   // Adds one that begins with the given values, which initialise() leaves alone.
   Parameter& add(std::string_view name, Tensor values);
 
-  // Draws all initial values on the device.
+  // Draws the initial values on the device, of those that have data.  Of a part it has the numbers
+  // of the whole, which is drawn in pieces.
   void initialise(uint64_t seed);
 
   Stream& stream() const { return stream_; }
@@ -54,7 +56,7 @@ class Parameters {
   Parameter* operator[](size_t i) const { return all_[i]; }
   // Throws if there is none of this name.
   Parameter& named(std::string_view name) const;
-  // Elements of all parameters.
+  // Elements of all parameters, as the model has them.
   int64_t numel() const;
 
  private:

@@ -28,6 +28,7 @@ struct Value {
   Spec spec = {};
   NodeId producer = -1;            // -1: a parameter or an input
   Parameter* parameter = nullptr;  // not to be dereferenced after the model is gone
+  Parameter* trains = nullptr;     // whose gradient is that of the value; the same, or gathered
   bool needs_grad = false;
   bool is_observed = false;  // the caller took its tensor, or began backward at it
 };

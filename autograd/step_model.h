@@ -11,6 +11,9 @@
 
 namespace spool {
 
+class MeshRanks;
+class ShardedModel;
+
 class StepModel {
  public:
   StepModel() = default;
@@ -19,7 +22,9 @@ class StepModel {
   StepModel& operator=(const StepModel&) = delete;
 
   virtual Parameters& parameters() = 0;
-  // Sets the parameters to what training begins with.
+  // Sets the parameters to what training begins with.  Where ranks share each micro-batch, the data
+  // of one is the rank's part: draw by Parameters::initialise(), or give all of it to write_whole()
+  // (models/formats/parameter_file.h).
   virtual void initialise(uint64_t seed) { parameters().initialise(seed); }
 
   // Runs the model on the tape: the loss of the inputs, one element.  The losses of a step's
@@ -30,6 +35,14 @@ class StepModel {
   // Uploads a valid but meaningless batch into the inputs, by the same copies as a real one: for
   // rehearsals, and for what runs before the first step.  By default they run on what is there.
   virtual void upload_placeholder() {}
+
+  // The ranks that share each micro-batch with this one (sharding/sharded_model.h); null: none.
+  virtual const MeshRanks* shards() const { return nullptr; }
+  // The model as it was written, of which each of those ranks has a part.
+  virtual StepModel& whole() { return *this; }
+  // Told to that model once each of them has its part, which outlives it: what else it computes is
+  // then a ShardedPass.
+  virtual void is_divided(const ShardedModel&) {}
 };
 
 }  // namespace spool

@@ -51,19 +51,28 @@ Var Tape::input(const Tensor& t, bool needs_grad) {
   const bool has_grad = needs_grad && options_.recording;
   check(!has_grad || !is_only_stored(t.dtype()), "input: ", t.spec(), " is of a type that is only ",
         "stored, and cannot have a gradient; convert it first (Cast)");
-  return {*this, program_.values.add({.spec = t.spec(), .needs_grad = has_grad}), t};
+  const ValueId v = program_.values.add({.spec = t.spec(), .needs_grad = has_grad});
+  if (!options_.runs) given_.emplace(v, t);
+  return {*this, v, t};
+}
+
+Var Tape::input(const Tensor& part, const Spec& whole) {
+  check(!options_.runs, "input: a part is for a tape that does not run");
+  const ValueId v = program_.values.add({.spec = whole});
+  given_.emplace(v, part);
+  return {*this, v, deferred_.promise(v, whole)};
 }
 
 Var Tape::input(Parameter& p) {
   check_not_applying("input");
   const ValueId v = resolve(p);
+  if (!p.data) return {*this, v, deferred_.promise(v, p.spec())};
   return {*this, v, p.data};
 }
 
 const Spec& Operand::spec() const {
   if (var) return (void)var->tape(), var->spec();
-  check(bool(parameter->data), "parameter ", parameter->name, " has no data");
-  return parameter->data.spec();
+  return parameter->spec();
 }
 
 Tape& tape_of(const char* op, std::span<const Operand> operands) {
@@ -97,16 +106,16 @@ ValueId Tape::id_of(const Var& v) const {
 ValueId Tape::resolve(const Operand& operand) {
   if (operand.var) return id_of(*operand.var);
   Parameter* p = operand.parameter;
-  check(bool(p->data), "parameter ", p->name, " has no data");
+  check(p->data || !options_.runs, "parameter ", p->name, " has no data");
   check_stream(p->data, p->name.c_str());
-  check(!needs_grad(operand) || !is_only_stored(p->data.dtype()), "parameter ", p->name, ", ",
-        p->data.spec(),
+  check(!needs_grad(operand) || !is_only_stored(p->spec().dtype), "parameter ", p->name, ", ",
+        p->spec(),
         ", is of a type that is only stored, and cannot be trained; convert it first "
         "(Cast), or set trainable to false");
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
     at->second = program_.values.add(
-        {.spec = p->data.spec(), .parameter = p, .needs_grad = needs_grad(operand)});
+        {.spec = p->spec(), .parameter = p, .trains = p, .needs_grad = needs_grad(operand)});
   }
   return at->second;
 }
@@ -145,6 +154,7 @@ Few<Var> Tape::apply(std::shared_ptr<const Op> op, std::span<const Operand> oper
     const Few<Tensor> in = add_inputs(id, operands);
     add_outputs(id);
     check_fingerprint(options_.plan, program_, id);
+    if (!options_.runs) return promise(id);
     regions_.open_at(id);
     const RegionId chunked = regions_.open_chunked();
     return chunked < 0 ? run(id, in) : defer(id, chunked, in);
@@ -159,7 +169,7 @@ Few<Tensor> Tape::add_inputs(NodeId id, std::span<const Operand> operands) {
   for (const Operand& operand : operands) {
     const ValueId v = resolve(operand);
     in.push_back(operand.var ? operand.var->tensor_if_computed() : operand.parameter->data);
-    if (!in[in.size() - 1]) check_readable(id, v);
+    if (!in[in.size() - 1] && options_.runs) check_readable(id, v);
     program_.nodes[id].inputs.push_back(v);
   }
   return in;
@@ -204,8 +214,8 @@ void Tape::add_outputs(NodeId id) {
   for (size_t k = 0; k < outputs.size(); ++k) {
     const bool has_grad = needs.any() && n.op->differentiable(static_cast<int>(k));
     if (has_grad) check_gradient_type(*n.op, outputs[k]);
-    n.outputs.push_back(
-        program_.values.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
+    n.outputs.push_back(program_.values.add(
+        {.spec = outputs[k], .producer = id, .trains = n.op->gathers(), .needs_grad = has_grad}));
   }
 }
 
@@ -218,6 +228,15 @@ Few<Var> Tape::run(NodeId id, const Few<Tensor>& in) {
   Few<Var> vars;
   for (size_t i = 0; i < out.size(); ++i) {
     vars.push_back({*this, program_.nodes[id].outputs[i], out[i]});
+  }
+  return vars;
+}
+
+// Of a tape that does not run: the outputs have specs alone.
+Few<Var> Tape::promise(NodeId id) {
+  Few<Var> vars;
+  for (const ValueId v : program_.nodes[id].outputs) {
+    vars.push_back({*this, v, deferred_.promise(v, program_.values[v].spec)});
   }
   return vars;
 }
@@ -238,7 +257,8 @@ void Tape::restore(const Before& before) {
 void Tape::enter_scope(const ScopeOptions& options) {
   check_not_applying(options.name.c_str());
   // All of a region in chunks is recomputed anyway.
-  const bool opens_region = options.recompute && options_.recording && regions_.open_chunked() < 0;
+  const bool opens_region =
+      options.recompute && options_.recording && options_.runs && regions_.open_chunked() < 0;
   const NodeId next = program_.nodes.next_id();
   const ScopeId parent = program_.open_scopes.empty() ? -1 : program_.open_scopes.back();
   program_.open_scopes.push_back(

@@ -97,6 +97,8 @@ class Tape {
 
   // A value for the caller's tensor.
   Var input(const Tensor& t, bool needs_grad = false);
+  // The part that this rank has of what the model sees whole, on a tape that does not run.
+  Var input(const Tensor& part, const Spec& whole);
   // A parameter as a value, for ops of which it is the only operand.
   Var input(Parameter& p);
 
@@ -105,6 +107,11 @@ class Tape {
   // ends with the op before.  Not to be called in an op's forward(), or in a hook.
   Few<Var> apply(std::shared_ptr<const Op> op, std::span<const Operand> inputs);
 
+  // Begins what an op of kind gather does; apply() then waits for it.
+  void begin(const Op& op) {
+    if (options_.runs) runner_.begin(op);
+  }
+
   // Once per tape.  If it throws, everything the tape saved is freed, and so are the gradients it
   // had begun; gradients it had added to are invalid.  If the plan is for a longer tape, it throws
   // too, but changes nothing.
@@ -112,7 +119,7 @@ class Tape {
   void backward(const std::vector<Root>& roots);
   // Gradient of an input, after backward; absent if no root depends on it.
   Tensor grad(const Var& v) const {
-    const Parameter* const p = program_.values[id_of(v)].parameter;
+    const Parameter* const p = program_.values[id_of(v)].trains;
     return p ? p->grad : gradients_.of(id_of(v));
   }
 
@@ -128,6 +135,8 @@ class Tape {
   // Moves it out, for use when the tape is gone; throws within a scope.  Nothing can be applied to
   // the tape afterwards.
   Program take_program();
+  // Of a tape that does not run: the tensor of an input.
+  const Tensor& given(ValueId input) const { return given_.at(input); }
   // Notes that the caller reads the value's tensor.
   void observe(ValueId v) {
     if (program_.values.contains(v)) program_.values[v].is_observed = true;
@@ -139,7 +148,10 @@ class Tape {
   // whatever the plan says, except for values that are to be recomputed.
   class HooksScope {
    public:
-    HooksScope(Tape& tape, SavedTensorHooks& hooks) : saving_(tape.saving_) { saving_.push(hooks); }
+    HooksScope(Tape& tape, SavedTensorHooks& hooks) : saving_(tape.saving_) {
+      check(tape.options_.runs, "hooks: ranks apply a loss as it was recorded, without its hooks");
+      saving_.push(hooks);
+    }
     ~HooksScope() { saving_.pop_hooks(); }
     HooksScope(const HooksScope&) = delete;
     HooksScope& operator=(const HooksScope&) = delete;
@@ -176,6 +188,7 @@ class Tape {
   [[noreturn]] void fail_deferred(ValueId, const std::string& what) const;
   void add_outputs(NodeId);
   Few<Var> run(NodeId, const Few<Tensor>& in);
+  Few<Var> promise(NodeId);
   // chunks/deferred.cpp
   Few<Var> defer(NodeId, RegionId, const Few<Tensor>& in);
   void complete(RegionId, NodeId last);
@@ -204,6 +217,7 @@ class Tape {
   Regions regions_;
   Deferred deferred_;
   std::unordered_map<Parameter*, ValueId> parameters_;
+  std::unordered_map<ValueId, Tensor> given_;
   bool backward_began_ = false;
   bool applying_ = false;         // an op runs in forward, or is saved
   ScopeId idle_checkpoint_ = -1;  // the first that may free nothing

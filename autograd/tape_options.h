@@ -26,6 +26,9 @@ struct TapeOptions {
   Plan plan = {};
   bool recording = true;  // false: nothing is saved, and there is no backward
   bool training = true;   // false: dropout does nothing
+  // false: ops are recorded and not run.  Parameters need no data, no op's output can be read, and
+  // there is no backward; Tape::given() has the tensors of inputs.
+  bool runs = true;
   // A promise that backward will start from every loss of this tape.  Losses then compute their
   // gradients in forward, so that the logits are computed once; without backward, these remain in
   // the parameters.

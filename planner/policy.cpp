@@ -16,12 +16,14 @@ constexpr Recomputable recomputable[] = {{"norms", &Policy::norms},
                                          {"gelu", &Policy::activations},
                                          {"activations", &Policy::activations},
                                          {"attention", &Policy::attention},
-                                         {"block", &Policy::block}};
+                                         {"block", &Policy::block},
+                                         {"gathers", &Policy::gathers}};
 
 bool recomputes(const Policy& policy, OpKind kind) {
   return (policy.norms && kind == OpKind::norm) ||
          (policy.activations && kind == OpKind::activation) ||
-         (policy.attention && kind == OpKind::attention);
+         (policy.attention && kind == OpKind::attention) ||
+         (policy.gathers && kind == OpKind::gather);
 }
 
 void place_recomputed(const Policy& policy, const Program& program, Plan& plan) {
@@ -86,7 +88,8 @@ void set_recompute(Policy& policy, std::string_view list) {
     const auto known = std::ranges::find(recomputable, word, &Recomputable::word);
     check_setting(known != std::end(recomputable), {"recompute"}, "what to recompute, '", list,
                   "': there is no '", word,
-                  "'; give none, or a list of norms, gelu (or activations), attention and block");
+                  "'; give none, or a list of norms, gelu (or activations), attention, block and "
+                  "gathers");
     policy.*(known->flag) = true;
     at = comma + 1;
   }

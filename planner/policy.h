@@ -24,8 +24,9 @@ inline constexpr std::array enumerator_names<Offloading>{"none", "residual", "al
 
 struct Policy {
   // What is recomputed: the outputs of norms, activations and attention (Op::kind()), or a whole
-  // block from its input.  A block is an outermost scope of the tape (Tape::Scope).
-  bool norms = false, activations = false, attention = false, block = false;
+  // block from its input.  A block is an outermost scope of the tape (Tape::Scope).  Gathers:
+  // parameters that ranks store in parts (ZeRO-3) are gathered again.
+  bool norms = false, activations = false, attention = false, block = false, gathers = false;
   Offloading offload = Offloading::none;
   size_t min_offload_bytes = size_t{1} << 20;  // smaller values stay
   OffloadTarget target = OffloadTarget::host;

@@ -6,6 +6,7 @@
 #include <span>
 #include <sstream>
 
+#include "spool/runtime/ranks/communicator.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -100,9 +101,9 @@ std::string in_words(const Report& report, size_t max) {
 }
 
 std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work, Device device,
-                                        int threads) {
+                                        int threads, const std::shared_ptr<Communicator>& ranks) {
   const auto probe = open_stream(device, Arena::granule, threads);
-  const Machine machine{.architecture = probe->architecture()};
+  const Machine machine{.architecture = probe->architecture(), .mesh = mesh_of(ranks.get())};
   const size_t peak = rehearse_totals(machine, work).memory.peak, capacity = device_memory(device);
   if (peak > capacity) {
     fail_memory({.what = "this",
@@ -110,7 +111,9 @@ std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work
                  .available = capacity,
                  .place = sentence("on the device ", name(device.type))});
   }
-  return open_stream(device, peak, threads);
+  std::unique_ptr<Stream> stream = open_stream(device, peak, threads);
+  stream->join(ranks);
+  return stream;
 }
 
 }  // namespace spool

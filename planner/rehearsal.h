@@ -76,8 +76,9 @@ Report rehearse_totals(const Machine&, const std::function<void(MetaStream&)>& w
 std::vector<LiveAtPeak> live_at_peak(const AllocationLog&);
 
 // Opens a stream on the device, with an arena of exactly the bytes that the work needs.  Throws if
-// the device has less memory.
+// the device has less memory.  The stream joins the ranks, if there are any.
 std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work, Device,
-                                        int threads = 0);
+                                        int threads = 0,
+                                        const std::shared_ptr<Communicator>& ranks = {});
 
 }  // namespace spool

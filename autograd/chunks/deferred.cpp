@@ -40,6 +40,8 @@ const Tensor& Var::tensor() const {
 }
 
 void Tape::fail_deferred(ValueId v, const std::string& what) const {
+  check(options_.runs, what, ": this tape records ops and does not run them, so value ", v,
+        " has no numbers; what is recorded, as for several ranks, must not read any");
   regions_.check_not_cut_short();  // that would be the reason
   check(program_.values.contains(v), what, ": value ", v,
         " was computed in a region that runs in chunks, and is not one of its leaves");

@@ -20,7 +20,7 @@ class FinalGradients {
     std::unordered_set<const Parameter*> read;
     for (NodeId n = 0; n < program.nodes.next_id(); ++n) {
       for (const ValueId v : program.nodes[n].inputs) {
-        Parameter* const p = program.values[v].parameter;
+        Parameter* const p = program.values[v].trains;
         if (p && read.insert(p).second) first_readers_.emplace_back(n, p);
       }
     }

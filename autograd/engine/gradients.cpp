@@ -14,7 +14,7 @@ void Gradients::expect(ValueId v, int contributions) {
 }
 
 Grad Gradients::contribute_in_forward(ValueId v) {
-  const Parameter* const p = program_.values[v].parameter;
+  const Parameter* const p = program_.values[v].trains;
   const bool existed = bool(p ? p->grad : of(v));
   expect(v, 1);
   undo_log_.back().allocated = !existed;
@@ -26,7 +26,7 @@ void Gradients::undo_op() {
     at(v).contributions -= contributions;
     if (!allocated) continue;
     free(v);
-    if (Parameter* const p = program_.values[v].parameter) {
+    if (Parameter* const p = program_.values[v].trains) {
       p->grad = {};
       std::erase(begun_, p);
     }
@@ -59,7 +59,7 @@ Grad Gradients::contribute(ValueId id) {
     return {place.destination.view, std::exchange(place.destination.accumulate, true)};
   }
   Gradient& gradient = at(id);
-  if (value.parameter) return contribute_to(*value.parameter, gradient.contributions);
+  if (value.trains) return contribute_to(value, gradient.contributions);
   const Label label{.name = Name::never_freed(program_.producer_name(id)),
                     .purpose = Purpose::gradient};
   const bool accumulate = bool(gradient.tensor);
@@ -76,8 +76,8 @@ Grad Gradients::contribute(ValueId id) {
 
 DType Gradients::type(ValueId v) const {
   const Value& value = program_.values[v];
-  if (!value.parameter) return value.spec.dtype;
-  return type(*value.parameter, gradients_.contains(v) ? gradients_[v].contributions : 0);
+  if (!value.trains) return value.spec.dtype;
+  return type(*value.trains, gradients_.contains(v) ? gradients_[v].contributions : 0);
 }
 
 DType Gradients::type(const Parameter& p, int contributions) const {
@@ -86,10 +86,11 @@ DType Gradients::type(const Parameter& p, int contributions) const {
   return several ? accumulator(p.data.dtype()) : p.data.dtype();
 }
 
-Grad Gradients::contribute_to(Parameter& p, int contributions) {
+Grad Gradients::contribute_to(const Value& value, int contributions) {
+  Parameter& p = *value.trains;
   const bool accumulate = bool(p.grad);
   if (!accumulate) {
-    const Spec spec{p.data.shape(), type(p, contributions)};
+    const Spec spec{value.spec.shape, type(p, contributions)};
     p.grad = Tensor(spec, stream_, {.name = p.name, .purpose = Purpose::gradient});
     begun_.push_back(&p);
   }
@@ -99,7 +100,7 @@ Grad Gradients::contribute_to(Parameter& p, int contributions) {
 Grad Gradients::take_over(ValueId id, ValueId from) {
   const Value& value = program_.values[id];
   const Tensor& tensor = of(from);
-  if (value.parameter || !value.needs_grad || is_placed(id) || of(id) || !tensor.sole_owner() ||
+  if (value.trains || !value.needs_grad || is_placed(id) || of(id) || !tensor.sole_owner() ||
       tensor.spec() != value.spec) {
     return {};
   }
@@ -108,7 +109,7 @@ Grad Gradients::take_over(ValueId id, ValueId from) {
 }
 
 bool Gradients::share(ValueId id, const Tensor& contribution, bool is_one) {
-  if (program_.values[id].parameter || is_placed(id) || of(id)) return false;
+  if (program_.values[id].trains || is_placed(id) || of(id)) return false;
   Gradient& gradient = at(id);
   gradient.tensor = contribution;
   gradient.is_one = is_one;

@@ -84,7 +84,7 @@ class Gradients {
   void grow();
   bool is_placed(ValueId v) const { return places_.contains(v) && places_[v].destination; }
   DType type(const Parameter&, int contributions) const;
-  Grad contribute_to(Parameter&, int contributions);
+  Grad contribute_to(const Value& of_parameter, int contributions);
 
   Stream& stream_;
   const Program& program_;

@@ -12,6 +12,16 @@ NodeRunner::NodeRunner(Stream& stream, const TapeOptions& options, Program& prog
       program_(program),
       checks_gradients_(GradientCheck::covers(stream)) {}
 
+// The stream waits for what was begun and not read, whose memory is about to be freed.
+NodeRunner::~NodeRunner() {
+  for (const auto& [op, begun] : begun_) {
+    try {
+      context_.stream.wait(begun.done);
+    } catch (...) {  // of a device that has failed
+    }
+  }
+}
+
 Few<Tensor> NodeRunner::recompute(NodeId id, const Few<Tensor>& in) {
   const TapeOptions& options = context_.options;
   const bool in_forward = options.chunk && options.chunk->in_forward;
@@ -37,6 +47,10 @@ TraceContext NodeRunner::trace_context(NodeId id, const char* task) const {
 // Where the node's outputs go: to their places, to memory of their own, or the first to an input's.
 Few<Tensor> NodeRunner::outputs(const Node& n, const Few<Tensor>& in) {
   Few<Tensor> out;
+  if (n.op->gathers()) {
+    out.push_back(gathered(*n.op, in[0]));
+    return out;
+  }
   for (const ValueId v : n.outputs) {
     const Spec& spec = program_.values[v].spec;
     Tensor t = places_.contains(v) ? places_[v] : Tensor();
@@ -45,6 +59,18 @@ Few<Tensor> NodeRunner::outputs(const Node& n, const Few<Tensor>& in) {
     out.push_back(std::move(t));
   }
   return out;
+}
+
+void NodeRunner::begin(const Op& op) {
+  if (!begun_.contains(&op)) begun_[&op] = op.begin(op.gathers()->data, context_.stream);
+}
+
+Tensor NodeRunner::gathered(const Op& op, const Tensor& in) {
+  const auto begun = begun_.find(&op);
+  const Begun work = begun == begun_.end() ? op.begin(in, context_.stream) : begun->second;
+  if (begun != begun_.end()) begun_.erase(begun);
+  context_.stream.wait(work.done);
+  return work.output;
 }
 
 Few<Tensor> NodeRunner::run(NodeId id, const Few<Tensor>& in, const char* task) {

@@ -36,8 +36,35 @@ void Regions::prefetch_for(NodeId id) {
   }
 }
 
+// Begins to gather again what backward reads next of parameters that are not kept, from this node
+// on; beside the ops between.
+void Regions::gather_for(NodeId reader) {
+  for (; reader >= 0; --reader) {
+    const Node& n = program_.nodes[reader];
+    for (const ValueId v : n.saves) {
+      const NodeId producer = program_.values[v].producer;
+      if (producer < 0 || !program_.nodes[producer].op->gathers()) continue;
+      const RegionId missing = region_of_missing(v, level(n.region, v));
+      if (missing < 0 || states_[missing].recomputed) continue;
+      return runner_.begin(*program_.nodes[first_gather(missing).value_or(producer)].op);
+    }
+  }
+}
+
+// The first node that gathers when the region is recomputed.
+std::optional<NodeId> Regions::first_gather(RegionId r) const {
+  const std::vector<ValueId>& uses = states_[r].uses;
+  for (NodeId id = program_.regions[r].first; id <= program_.regions[r].last; ++id) {
+    const Node& n = program_.nodes[id];
+    const bool is_read = std::ranges::find(uses, n.outputs.front()) != uses.end();
+    if (n.op->gathers() && is_read) return id;
+  }
+  return {};
+}
+
 void Regions::recompute_for(NodeId id) {
   const Node& n = program_.nodes[id];
+  reader_ = id;
   for (const ValueId v : n.saves) {
     const RegionId r = level(n.region, v);
     if (r >= 0 && !program_.regions[r].one_op && !states_[r].recomputed) recompute(r);
@@ -113,12 +140,22 @@ void Regions::recompute_nodes(RegionId index) {
   for (NodeId id = first; id <= last; ++id) {
     if (program_.chunked_region(id) < 0 && is_any_needed(nodes[id].outputs, buffers)) {
       recompute_node(id, index, buffers);
+      if (nodes[id].op->gathers()) gather_after(id, index, buffers);
     }
     const RegionId chunked = chunked_ending_at(id);
     if (chunked >= 0) recompute_chunks(chunked, index, buffers);
   }
   const RegionId around = parent(index);
   for (const ValueId v : std::exchange(r.reads, {})) drop_use(v, level(around, v));
+}
+
+// The same of what is recomputed next in the region, or read behind it.
+void Regions::gather_after(NodeId gather, RegionId index, const Buffers& buffers) {
+  for (NodeId id = gather + 1; id <= program_.regions[index].last; ++id) {
+    const Node& n = program_.nodes[id];
+    if (n.op->gathers() && is_any_needed(n.outputs, buffers)) return runner_.begin(*n.op);
+  }
+  gather_for(reader_);
 }
 
 bool Regions::is_needed(ValueId v, const Buffers& buffers) const {

@@ -18,6 +18,7 @@
 //
 // regions.cpp has what happens in forward, recompute.cpp what happens in backward.
 
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -140,6 +141,9 @@ class Regions {
   void store(ValueId, const Tensor&, Buffers&);
   void release(ValueId, RegionId, Buffers&) const;
   void recompute_node(NodeId, RegionId, Buffers&);
+  void gather_for(NodeId reader);
+  std::optional<NodeId> first_gather(RegionId) const;
+  void gather_after(NodeId gather, RegionId, const Buffers&);
   void recompute_chunks(RegionId chunked, RegionId around, Buffers&);
   void recompute_leaves(RegionId);
   RegionId outermost_region(NodeId) const;
@@ -153,6 +157,7 @@ class Regions {
   std::vector<RegionId> open_;              // the innermost last
   std::vector<RegionId> chunked_;           // those in chunks that have ended, in their order
   RegionId cut_short_ = -1;                 // a planned one that a checkpoint ended too early
+  NodeId reader_ = -1;                      // for which something is recomputed
   size_t next_planned_ = 0;                 // index in the plan's regions
   IdTable<ValueId, RegionId> last_reader_;  // the innermost region around the last node that read
                                             // the value; values from its end on: none

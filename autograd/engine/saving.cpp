@@ -28,7 +28,7 @@ void Saving::pack(ValueId id, const Tensor& t, bool first) {
         ", is to be saved, and does not exist");
   Saved& saved = at(id);
   const SavedInfo info{.op = program_.producer_name(id), .value = id};
-  if (value.producer >= 0 && !hooks_.empty()) {
+  if (value.producer >= 0 && !value.trains && !hooks_.empty()) {
     if (!first) return;
     saved.tensor = hooks_.back()->pack(t, info);
     check(bool(saved.tensor), info.op, ": the hook's pack() returned nothing for value ", id);

@@ -67,6 +67,7 @@ class PartOfOp final : public Op {
   bool differentiable(int i) const override { return op_->differentiable(i); }
   bool reads_stored_types() const override { return op_->reads_stored_types(); }
   bool recomputable() const override { return op_->recomputable(); }
+  bool writes(int i) const override { return op_->writes(i); }
   bool needs_loss_scale() const override { return op_->needs_loss_scale(); }
   int64_t max_chunks(const Specs& in) const override { return op_->max_chunks(in); }
   int64_t max_parts(const Specs& in) const override { return op_->max_parts(in); }

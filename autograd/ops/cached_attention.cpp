@@ -68,6 +68,7 @@ struct CachedAttentionOp final : Op {
   }
   bool differentiable(int) const override { return false; }
   bool recomputable() const override { return false; }
+  bool writes(int i) const override { return i == 1 || i == 2; }
 };
 
 }  // namespace
@@ -78,7 +79,10 @@ Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads, co
       !tape.options().recording,
       "cached_attention: a cache is for a tape that does not record; use attention() on this one");
   const PackedHeads packed(heads, qkv.shape().row());
-  const Var keys = tape.input(cache.keys), values = tape.input(cache.values);
+  const auto input = [&](const Tensor& t) {
+    return cache.whole.shape.rank() > 0 ? tape.input(t, cache.whole) : tape.input(t);
+  };
+  const Var keys = input(cache.keys), values = input(cache.values);
   if (!first) {
     check(!cache.place, "cached_attention: a cache with a place needs the first token of each row");
     return apply<CachedAttentionOp>(tape, {qkv, keys, values}, packed, cache.position);

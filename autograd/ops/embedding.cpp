@@ -20,12 +20,13 @@ struct Embedding final : Op {
 
   Specs infer(const Specs& in) const override {
     const Spec &tokens = in[0], &weight = in[1];
-    check(tokens.dtype == DType::i32 && tokens.shape.rank() == 2,
-          "embedding: tokens must be i32 "
-          "(B, T), not ",
-          tokens);
+    const bool has_rows = tokens.shape.rank() == 2;  // and not only tokens, as parts may
+    check(tokens.dtype == DType::i32 && (has_rows || (tokens.shape.rank() == 1 && !has_positions)),
+          "embedding: tokens must be i32 (B, T), or (N) without positions, not ", tokens);
     check(weight.shape.rank() == 2, "embedding: a weight must be (V, C), not ", weight);
-    const int64_t B = tokens.shape[0], T = tokens.shape[1], C = weight.shape[1];
+    const int64_t C = weight.shape[1];
+    if (!has_rows) return {{Shape{tokens.shape[0], C}, weight.dtype}};
+    const int64_t B = tokens.shape[0], T = tokens.shape[1];
     if (in.size() > 2) {
       const Spec& positions = in[2];
       check(

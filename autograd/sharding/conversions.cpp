@@ -84,11 +84,11 @@ double sent_bytes(Collective e, double bytes, int ranks) {
   }
 }
 
-MovePrice link_price(const MeshAxes& mesh, std::vector<Link> links) {
+MovePrice link_price(const MeshAxes& mesh, std::vector<Link> links, bool has_gradient) {
   check(links.size() == mesh.size(), "a mesh of ", mesh.size(), " axes has as many links, and not ",
         links.size());
-  return [mesh, links = std::move(links)](const WholeValue& value, const Sharding& from,
-                                          const Move& m) {
+  return [mesh, links = std::move(links), has_gradient](const WholeValue& value,
+                                                        const Sharding& from, const Move& m) {
     const auto axis = static_cast<size_t>(m.axis);
     const auto seconds = [&](Collective e, const Sharding& has) {
       if (mesh[axis] == 1) return 0.0;
@@ -96,7 +96,8 @@ MovePrice link_price(const MeshAxes& mesh, std::vector<Link> links) {
       return messages_of(e) * links[axis].seconds +
              sent_bytes(e, bytes, mesh[axis]) / links[axis].bytes_per_second;
     };
-    return seconds(forward_of(m), from) + seconds(backward_of(m), after(from, m));
+    const double backward = has_gradient ? seconds(backward_of(m), after(from, m)) : 0;
+    return seconds(forward_of(m), from) + backward;
   };
 }
 

@@ -53,8 +53,8 @@ double sent_bytes(Collective, double bytes, int ranks);
 
 // Seconds of a move of a value that has this sharding, forward and backward.
 using MovePrice = std::function<double(const WholeValue&, const Sharding& from, const Move&)>;
-// By the links alone, one for each axis.
-MovePrice link_price(const MeshAxes&, std::vector<Link>);
+// By the links alone, one for each axis; of a value without a gradient only forward.
+MovePrice link_price(const MeshAxes&, std::vector<Link>, bool has_gradient = true);
 
 // The cheapest paths of a value from one sharding to all others, by Dijkstra's algorithm.
 // [Dijkstra, "A note on two problems in connexion with graphs", 1959]

@@ -32,9 +32,10 @@ std::string without_layer(std::string_view parameter) {
 
 std::string name_of_parameter(const Program& program, const Node& node) {
   for (const ValueId v : node.inputs) {
-    const Parameter* parameter = program.values[v].parameter;
+    const Parameter* parameter = program.values[v].trains;
     if (!parameter) continue;
     const std::string_view name = parameter->name;
+    if (node.op->gathers()) return "gather_" + without_layer(name);
     if (!name.ends_with(".bias")) return without_layer(name);
   }
   return node.op->name();

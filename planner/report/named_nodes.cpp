@@ -17,7 +17,7 @@ bool has(std::string_view text, std::string_view part) {
 std::string words_of(const Program& program, const Node& node, const std::string& name) {
   std::string words = name;
   for (const ValueId v : node.inputs) {
-    const Parameter* parameter = program.values[v].parameter;
+    const Parameter* parameter = program.values[v].trains;
     if (parameter) words.append(" ").append(parameter->name.c_str());
   }
   return words;
@@ -33,6 +33,7 @@ NodeKind kind_of(const Node& node, std::string_view words) {
     case OpKind::activation:
       return NodeKind::mlp;
     case OpKind::product:
+    case OpKind::gather:
     case OpKind::other:
       break;
   }

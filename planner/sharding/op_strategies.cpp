@@ -6,30 +6,6 @@
 namespace spool {
 namespace {
 
-// What a rank sends of one part, and the seconds of it, to give all those along an index: along the
-// inner axes first.
-struct Gathered {
-  ValueExchange exchange = {};
-  double seconds = 0;
-};
-
-Gathered gather_of(const JoinedBytes& joined, const Strategy& s, const MeshAxes& mesh,
-                   const std::vector<Link>& links) {
-  Gathered all{
-      .exchange = {.value = std::string(1, joined.index) + "*", .move = Collective::all_gather}};
-  double bytes = joined.bytes;
-  for (size_t a = mesh.size(); a-- > 0;) {
-    if (s.axes[a].index != joined.index) continue;
-    const double sent = sent_bytes(Collective::all_gather, bytes, mesh[a]);
-    all.exchange.axes.insert(all.exchange.axes.begin(), static_cast<int>(a));
-    all.exchange.bytes += sent;
-    if (!links.empty() && sent > 0)
-      all.seconds += links[a].seconds + sent / links[a].bytes_per_second;
-    bytes *= mesh[a];
-  }
-  return all;
-}
-
 class StrategyList {
  public:
   StrategyList(const DescribedOp& described, const MeshAxes& mesh,
@@ -78,9 +54,12 @@ class StrategyList {
     if (!machine_ && list_.whole.notation.joined.empty()) return one;
     const RehearsedPart part = rehearse_part(described_.program, /*id=*/0, list_.whole, s,
                                              list_.mesh, machine_ ? machine_->machine : Machine{});
-    double joined = add_joined(part.forward, s, one.forward);
-    joined += add_joined(part.backward, s, one.backward);
-    if (machine_) one.seconds = part.seconds + joined + seconds_of_sums(s);
+    add_joined(part.forward, s, one.forward);
+    add_joined(part.backward, s, one.backward);
+    if (machine_) {
+      one.seconds = part.seconds + seconds_of_joined(part, s, list_.mesh, machine_->links) +
+                    seconds_of_sums(s);
+    }
     return one;
   }
 
@@ -136,17 +115,15 @@ class StrategyList {
     return seconds;
   }
 
-  // Returns the seconds.
-  double add_joined(const std::vector<JoinedBytes>& joined, const Strategy& s,
-                    std::vector<ValueExchange>& to) const {
-    double seconds = 0;
+  void add_joined(const std::vector<JoinedBytes>& joined, const Strategy& s,
+                  std::vector<ValueExchange>& to) const {
     for (const JoinedBytes& j : joined) {
-      const Gathered g =
-          gather_of(j, s, list_.mesh, machine_ ? machine_->links : std::vector<Link>{});
-      to.push_back(g.exchange);
-      seconds += g.seconds;
+      const JoinedGather g = gather_of(j, s, list_.mesh, {});
+      to.push_back({.value = std::string(1, j.index) + "*",
+                    .move = Collective::all_gather,
+                    .axes = g.axes,
+                    .bytes = g.bytes});
     }
-    return seconds;
   }
 
   const DescribedOp& described_;

@@ -1,9 +1,9 @@
 #include "spool/planner/sharding/part_rehearsal.h"
 
-#include <algorithm>
 #include <deque>
 
-#include "spool/autograd/notation/part_of_op.h"
+#include "spool/autograd/sharding/conversions.h"
+#include "spool/autograd/sharding/part_place.h"
 #include "spool/autograd/tape.h"
 #include "spool/planner/rehearsal.h"
 
@@ -18,44 +18,6 @@ class NotedExchange final : public PartExchange {
   }
   std::vector<JoinedBytes> noted = {};
 };
-
-// The first rank's part of an index that some axes cut.
-PartOfIndex first_part(char index, int ranks, const WholeOp& op) {
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    const Term& term = op.notation.input(i);
-    if (!term.carries(index)) continue;
-    const int64_t extent = term.extent(index, op.inputs[i].spec.shape);
-    return {.index = index, .range = {0, extent / ranks}, .extent = extent, .of = ranks};
-  }
-  fail(ErrorKind::invalid, "no input has the index ", index);
-}
-
-Place first_place(NodeId node, const WholeOp& op, const Strategy& s, const MeshAxes& mesh,
-                  PartExchange& exchange) {
-  Place place{.node = node, .exchange = &exchange};
-  for (size_t a = 0; a < mesh.size(); ++a) {
-    const char index = s.axes[a].index;
-    if (index == ' ' || place.part(index)) continue;
-    int ranks = 1;
-    for (size_t b = a; b < mesh.size(); ++b) ranks *= s.axes[b].index == index ? mesh[b] : 1;
-    place.parts.push_back(first_part(index, ranks, op));
-  }
-  for (size_t i = 0; i < op.inputs.size() && !place.parts.empty(); ++i) {
-    if (op.notation.input(i).first() != place.parts[0].index) continue;
-    place.leading = op.inputs[i].spec.shape[0];
-    break;
-  }
-  return place;
-}
-
-Specs part_specs(const std::vector<WholeValue>& whole, const std::vector<Sharding>& shardings,
-                 const MeshAxes& mesh) {
-  Specs specs;
-  for (size_t i = 0; i < whole.size(); ++i) {
-    specs.push_back(local_spec(whole[i], shardings[i], mesh));
-  }
-  return specs;
-}
 
 // The part's operands on a tape: a parameter where the whole op has one.
 struct PartOperands {
@@ -103,11 +65,12 @@ RehearsedPart rehearse_part(const Program& program, NodeId id, const WholeOp& op
   Specs outputs = part_specs(op.outputs, s.outputs, mesh);
   const Specs inferred = node.op->infer(inputs);
   for (size_t i = outputs.size(); i < inferred.size(); ++i) outputs.push_back(inferred[i]);
+  const std::vector<int> first(mesh.size(), 0);  // rank
   RehearsedPart part;
   rehearse_totals(machine, [&](MetaStream& stream) {
     NotedExchange exchange;
-    const auto part_op =
-        std::make_shared<const PartOfOp>(node.op, outputs, first_place(id, op, s, mesh, exchange));
+    const auto part_op = std::make_shared<const PartOfOp>(
+        node.op, outputs, part_place(id, op, s, mesh, first, &exchange));
     const Tensor scale({Shape{1}, accumulator(inputs[0].dtype)}, stream);
     const Tensor random({Shape{4}, DType::i32}, stream);
     Tape tape(stream, {.backward_follows = true, .loss_scale = scale, .random = random});
@@ -122,6 +85,31 @@ RehearsedPart rehearse_part(const Program& program, NodeId id, const WholeOp& op
     part.seconds = stream.now() - begin;
   });
   return part;
+}
+
+JoinedGather gather_of(const JoinedBytes& joined, const Strategy& s, const MeshAxes& mesh,
+                       const std::vector<Link>& links) {
+  JoinedGather all;
+  double bytes = joined.bytes;
+  for (size_t a = mesh.size(); a-- > 0;) {
+    if (s.axes[a].index != joined.index) continue;
+    const double sent = sent_bytes(Collective::all_gather, bytes, mesh[a]);
+    all.axes.insert(all.axes.begin(), static_cast<int>(a));
+    all.bytes += sent;
+    if (!links.empty() && sent > 0)
+      all.seconds += links[a].seconds + sent / links[a].bytes_per_second;
+    bytes *= mesh[a];
+  }
+  return all;
+}
+
+double seconds_of_joined(const RehearsedPart& part, const Strategy& s, const MeshAxes& mesh,
+                         const std::vector<Link>& links) {
+  double seconds = 0;
+  for (const auto* joined : {&part.forward, &part.backward}) {
+    for (const JoinedBytes& j : *joined) seconds += gather_of(j, s, mesh, links).seconds;
+  }
+  return seconds;
 }
 
 }  // namespace spool

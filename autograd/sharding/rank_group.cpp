@@ -1,0 +1,137 @@
+#include "spool/autograd/sharding/rank_group.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "spool/runtime/stream.h"
+
+namespace spool {
+namespace {
+
+View piece_of(const View& all, int rank, int ranks) {
+  const int64_t each = all.numel() / ranks;
+  return all.slice_elements({rank * each, (rank + 1) * each});
+}
+
+// The ranks along an axis with this one, by their coordinate.
+std::vector<int> members_along(const MeshAxes& mesh, size_t axis, int rank) {
+  int stride = 1;
+  for (size_t a = axis + 1; a < mesh.size(); ++a) stride *= mesh[a];
+  const int first = rank - rank / stride % mesh[axis] * stride;
+  std::vector<int> members;
+  for (int c = 0; c < mesh[axis]; ++c) members.push_back(first + c * stride);
+  return members;
+}
+
+}  // namespace
+
+RankGroup::RankGroup(std::string axis, std::vector<int> members,
+                     std::shared_ptr<const ExchangeQueue> queue)
+    : axis_(std::move(axis)),
+      to_all_("all-to-all along " + axis_),
+      gather_("all-gather along " + axis_),
+      members_(std::move(members)),
+      queue_(std::move(queue)) {
+  const Communicator& ranks = queue_->ranks();
+  const auto own = std::ranges::find(members_, ranks.rank());
+  check(own != members_.end(), "rank ", ranks.rank(), " is none of a group along ", axis_);
+  coordinate_ = static_cast<int>(own - members_.begin());
+}
+
+void RankGroup::all_to_all(const View& theirs, const View& pieces, Stream& compute,
+                           const char* name) const {
+  check(theirs.nbytes() == pieces.nbytes() && pieces.numel() % size() == 0,
+        "all_to_all: ", pieces.spec(), " to ", theirs.spec(), " among ", size(), " ranks");
+  Exchange e{.name = name ? name : to_all_.c_str(),
+             .pattern = Pattern::all_to_all,
+             .landing = theirs.data()};
+  e.piece = pieces.nbytes() / static_cast<size_t>(size());
+  for (int r = 0; r < size(); ++r) {
+    if (r == coordinate_) continue;
+    const View out = piece_of(pieces, r, size()), in = piece_of(theirs, r, size());
+    e.out.push_back({members_[static_cast<size_t>(r)], out.data(), e.piece});
+    e.in.push_back({members_[static_cast<size_t>(r)], in.data(), e.piece});
+  }
+  exchange(std::move(e), compute);
+}
+
+void RankGroup::all_gather(const View& all, const View& own, Stream& compute,
+                           const char* name) const {
+  check(all.numel() == own.numel() * size() && all.dtype() == own.dtype(),
+        "all_gather: ", own.spec(), " to ", all.spec(), " among ", size(), " ranks");
+  const View place = piece_of(all, coordinate_, size());
+  if (place.data() != own.data()) compute.copy(place.data(), own.data(), own.nbytes());
+  Exchange e{
+      .name = name ? name : gather_.c_str(), .pattern = Pattern::all_gather, .piece = own.nbytes()};
+  for (int r = 0; r < size(); ++r) {
+    if (r == coordinate_) continue;
+    e.out.push_back({members_[static_cast<size_t>(r)], own.data(), e.piece});
+    e.in.push_back({members_[static_cast<size_t>(r)], piece_of(all, r, size()).data(), e.piece});
+  }
+  exchange(std::move(e), compute);
+}
+
+Begun RankGroup::begin_gather(const std::function<std::vector<View>(int)>& of, Stream& compute,
+                              const char* name) const {
+  Exchange e{.name = name, .pattern = Pattern::all_gather};
+  const auto add = [&](Messages& to, int rank, const std::vector<View>& views) {
+    size_t at = 0;
+    for (const View& v : views) {
+      to.push_back({members_[static_cast<size_t>(rank)], v.data(), v.nbytes(), at});
+      at += v.nbytes();
+    }
+    e.piece = std::max(e.piece, at);
+  };
+  const std::vector<View> own = of(coordinate_);
+  for (int r = 0; r < size(); ++r) {
+    if (r == coordinate_) continue;
+    add(e.out, r, own);
+    add(e.in, r, of(r));
+  }
+  return begin(std::move(e), compute);
+}
+
+Begun RankGroup::begin(Exchange e, Stream& compute) const {
+  Begun begun;
+  if (const size_t bytes = queue_->ranks().workspace_bytes(e.piece); bytes > 0) {
+    begun.workspace = Tensor({Shape{static_cast<int64_t>(bytes)}, DType::i8}, compute,
+                             {.name = "pieces of an exchange", .purpose = Purpose::exchange});
+    e.workspace = begun.workspace.view().data();
+  }
+  queue_->follow(compute);
+  queue_->ranks().exchange(std::move(e), queue_->stream());
+  begun.done = queue_->stream().record();
+  return begun;
+}
+
+void RankGroup::exchange(Exchange e, Stream& compute) const {
+  if (size() == 1 || e.piece == 0) return;
+  const Begun begun = begin(std::move(e), compute);
+  compute.wait(begun.done);
+}
+
+MeshRanks::MeshRanks(const MeshAxes& mesh, Stream& stream) : mesh_(mesh) {
+  Communicator* const ranks = stream.ranks();
+  check(ranks != nullptr, "a mesh of ", mesh.ranks(), " ranks, ", mesh.text(),
+        ", needs a stream that has joined as many; this one has joined none");
+  check(ranks->size() % mesh.ranks() == 0, "a mesh of ", mesh.ranks(), " ranks, ", mesh.text(),
+        ", needs a stream that has joined as many, or a multiple of them; this one has joined ",
+        ranks->size());
+  const bool is_on_gpu = stream.device().type == DeviceType::cuda;
+  check(mesh.ranks() == 1 || !is_on_gpu, "a mesh of ", mesh.ranks(), " ranks, ", mesh.text(),
+        ", on GPUs: ranks that share an op exchange by host memory so far; use the cpu");
+  queue_ = std::make_shared<const ExchangeQueue>(stream);
+  for (size_t a = 0; a < mesh.size(); ++a) {
+    groups_.emplace_back(mesh.axes[a].name, members_along(mesh, a, ranks->rank()), queue_);
+  }
+  std::vector<int> all(static_cast<size_t>(mesh.ranks()));
+  std::iota(all.begin(), all.end(), ranks->rank() / mesh.ranks() * mesh.ranks());
+  all_.emplace(mesh.text(), std::move(all), queue_);
+  std::vector<int> replicas;
+  for (int r = ranks->rank() % mesh.ranks(); r < ranks->size(); r += mesh.ranks()) {
+    replicas.push_back(r);
+  }
+  replicas_.emplace("data", std::move(replicas), queue_);
+}
+
+}  // namespace spool
