@@ -2,8 +2,10 @@
 // residual net learns which quarter of a row is largest, in two thirds of the memory that keeping
 // everything takes.  It runs ten steps at once, and again as five, a checkpoint, and five more as
 // in a new process: the parameters are equal bit for bit, and the peak is the foretold one.  Two
-// ranks, threads of the program, then train the same parameters as one.
+// ranks, threads of the program, then train the same parameters as one, and two that share each
+// micro-batch the same losses.
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -82,17 +84,21 @@ const StepDescription net_steps{
     .make_model = make<Net>,
     .config = {.accumulate = micro_batches, .seed = 3, .optimizer = AdamWSettings{.decay = 0.01}}};
 
-void train(StepRunner& runner, int64_t last) {
+// Returns the last loss.
+float train(StepRunner& runner, int64_t last) {
+  float loss = 0;
   while (runner.steps() < last) {
     const int64_t first = runner.steps() * micro_batches;
     const StepResult result = runner.step(
         /*learning_rate=*/3e-3, /*targets=*/N * micro_batches,
         [&](int64_t micro) { runner.model<Net>().upload(first + micro); });
+    loss = result.loss;
     const Communicator* const ranks = runner.stream().ranks();
     if (ranks && ranks->rank() > 0) continue;
     std::printf("step %d: loss %.4f\n", static_cast<int>(runner.steps()),
                 static_cast<double>(result.loss));
   }
+  return loss;
 }
 
 std::vector<std::vector<float>> values(StepRunner& runner) {
@@ -117,6 +123,22 @@ std::vector<std::vector<float>> trained_on(int ranks) {
   return all;
 }
 
+// Two ranks share each micro-batch, of whose ops each computes a part.
+float last_loss_on_a_mesh() {
+  StepDescription shared = net_steps;
+  shared.config.ranks = 2;
+  shared.shards = shards("tensor=2", "megatron");
+  float last = 0;
+  run_ranks(2, [&](const std::shared_ptr<Communicator>& own) {
+    const StepPlace place{
+        .threads = 1, .machine = Machine{.architecture = this_processor(1)}, .ranks = own};
+    StepRunner runner(shared, {.policy = Policy{}}, place);
+    const float loss = train(runner, steps);
+    if (own->rank() == 0) last = loss;
+  });
+  return last;
+}
+
 bool report(bool condition, const char* claim) {
   std::printf("%s: %s\n", claim, condition ? "yes" : "NO");
   return condition;
@@ -136,7 +158,7 @@ int main() {
   StepRunner runner(net_steps, {.budget = budget}, place);
   const Report& foretold = runner.planned().foretold;
   std::printf("foretold: %s", in_words(foretold, /*max=*/5).c_str());
-  train(runner, steps);
+  const float last = train(runner, steps);
   bool good = report(runner.stream().memory().peak == foretold.memory.peak,
                      "the peak reached is the one foretold");
 
@@ -153,5 +175,7 @@ int main() {
   second.save(run);
   fs::remove_all(run);
   good &= report(trained_on(2) == trained_on(1), "two ranks train the parameters of one");
+  good &= report(std::abs(last_loss_on_a_mesh() - last) < 1e-4f,
+                 "two ranks that share each micro-batch have the loss of one");
   return good ? 0 : 1;
 }

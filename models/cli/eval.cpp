@@ -22,6 +22,7 @@
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
 #include "spool/models/steps/run_request.h"
+#include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run/ranks.h"
 #include "spool/models/training/settings/setting_checks.h"
@@ -42,6 +43,7 @@ struct EvalArguments {
   LoadedModel::Options options = {};
   bool json = false;
   int ranks = 0;                                // 0: one computes alone
+  std::string mesh = {};                        // of them
   std::shared_ptr<Communicator> own_rank = {};  // of a process; none: ranks are threads
   int64_t limit = ValidationRows::all;          // rows
 };
@@ -209,7 +211,9 @@ void evaluate(const EvalArguments& a) {
   const bool has_launcher = launched && launched->launcher != "spool";
   check(a.ranks == 0, "ranks share batches of rows of text or tokens, and ", questions->string(),
         " has multiple-choice questions; ",
-        has_launcher ? "start the program without a launcher" : "leave --ranks out");
+        has_launcher     ? "start the program without a launcher"
+        : a.mesh.empty() ? "leave --ranks out"
+                         : "leave --mesh out");
   check(a.limit == ValidationRows::all, "--limit is for rows of text or tokens, and ",
         questions->string(), " has multiple-choice questions; leave it out");
   check(data.size() == 1, questions->string(),
@@ -219,12 +223,25 @@ void evaluate(const EvalArguments& a) {
 
 std::string left_of_evaluation() { return "start the evaluation again"; }
 
+void read_mesh(EvalArguments& a) {
+  const auto [ranks, shared_axes] = rank_mesh(a.mesh);
+  if (ranks == 0) return;
+  check(a.ranks == 0 || a.ranks == ranks, "--mesh ", a.mesh, " has ", ranks,
+        " ranks, and --ranks says ", a.ranks, "; give one of them");
+  a.ranks = ranks;
+  if (shared_axes.empty()) return;
+  check(!chooses_gpus(a.device), "--mesh ", a.mesh, no_shared_model_on_gpus);
+  a.options.shards = shards(shared_axes, "megatron");
+}
+
 // Where this process is one of the ranks, it evaluates its part.
 int evaluate_on_ranks(EvalArguments a) {
   if (const auto launched = rank_of_launcher()) {
     return run_launched(*launched, /*meet=*/"", [&] {
+      read_mesh(a);
       check(a.ranks == 0 || a.ranks == launched->size, launched->launcher, " started ",
-            launched->size, " ranks, and --ranks says ", a.ranks, "; say the same number, or none");
+            launched->size, " ranks, and ", a.mesh.empty() ? "--ranks" : "--mesh", " says ",
+            a.ranks, "; say the same number, or none");
       a.ranks = launched->size;
       const auto run = [&a](const std::shared_ptr<Communicator>& own) {
         a.own_rank = own;
@@ -234,6 +251,7 @@ int evaluate_on_ranks(EvalArguments a) {
       return RankWork{.run = run, .is_left = left_of_evaluation};
     });
   }
+  read_mesh(a);
   const bool has_gpus = a.ranks > 0 && chooses_gpus(a.device);
   if (has_gpus) check_gpus(a.ranks, gpu_count());
   if (has_gpus && a.ranks > 1) return run_as_processes(a.ranks, left_of_evaluation);
@@ -272,6 +290,11 @@ std::function<int()> add_eval(CLI::App& app) {
          "weights, a --memory and --threads of its own, by default its part of the "
          "machine: the loss is the same on any number of them")
       ->check(validator(at_least(1, SumRanks::max_ranks)));
+  app.add_option(
+      "--mesh", a->mesh,
+      "How the ranks are arranged: data=N is --ranks N; along other axes, such as "
+      "tensor=2 or those "
+      "of data=2,tensor=2, ranks on a cpu share each batch, and each has its part of the weights");
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_setting(app, "device", a->device);

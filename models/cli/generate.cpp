@@ -3,10 +3,16 @@
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/generation.h"
+#include "spool/models/cli/ranks/launched_command.h"
 #include "spool/models/cli/setting_flags.h"
+#include "spool/models/cli/text_model.h"
 #include "spool/models/families/families.h"
 #include "spool/models/formats/finite_tensors.h"
+#include "spool/models/inference/text_reader.h"
+#include "spool/models/steps/sharding/step_shards.h"
+#include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/log.h"
+#include "spool/runtime/ranks/run_ranks.h"
 
 namespace spool {
 namespace {
@@ -41,7 +47,6 @@ void check_arguments(const GenerateArguments& a) {
 }
 
 int generate(GenerateArguments a) {
-  check_arguments(a);
   if (a.chat && a.prompt.empty() && a.prompts.empty()) {
     check(a.samples == 1, "--samples of an answer need its message; give --prompt or --prompts");
     a.interactive = true;
@@ -61,6 +66,74 @@ int generate(GenerateArguments a) {
     throw;
   }
   return interrupted() ? stopped_by_a_signal : 0;
+}
+
+// On a rank above 0: does its part of what rank 0 writes, and leaves it to that to be interrupted.
+void follow(const GenerateArguments& a) {
+  if (!a.own_rank->are_threads()) catch_interrupts();
+  const ModelFile file(a.model);
+  const TextModel model(a, file, {});
+  follow_reader(model.model(), model.stream(), *model.shared());
+}
+
+int generate_as_rank(GenerateArguments a, const std::shared_ptr<Communicator>& own) {
+  a.own_rank = own;
+  if (own->rank() == 0) return generate(a);
+  follow(a);
+  return 0;
+}
+
+// The number of ranks that share the model; 0: none do.
+int read_mesh(GenerateArguments& a) {
+  check_arguments(a);
+  const auto [ranks, axes] = rank_mesh(a.mesh);
+  if (ranks == 0) return 0;
+  check(!axes.empty(), "--mesh ", a.mesh,
+        " has no axis other than data, and texts are not divided among ranks; give it one along "
+        "which ranks share the model, such as tensor=",
+        std::max(ranks, 2));
+  check(ranks == parse_mesh(axes).ranks(), "--mesh ", a.mesh,
+        " has the axis data, and texts are not divided among ranks; give it ", axes, " alone");
+  check(!chooses_gpus(a.device), "--mesh ", a.mesh, no_shared_model_on_gpus);
+  a.shards = shards(axes, "megatron");
+  return ranks;
+}
+
+std::string left_of_texts() { return "start it again"; }
+
+int generate_launched(GenerateArguments a, const LaunchedRank& launched) {
+  return run_launched(launched, /*meet=*/"", [&] {
+    const int ranks = read_mesh(a);
+    check(ranks > 0, "spool generate runs in one process, or in ranks that share the model, and ",
+          launched.launcher, " started ", launched.size, "; give --mesh tensor=", launched.size,
+          ", or start it without ", launched.launcher);
+    check(ranks == launched.size, launched.launcher, " started ", launched.size,
+          " ranks, and --mesh ", a.mesh, " has ", ranks, "; give it as many");
+    return RankWork{.run = [&a](const auto& own) { return generate_as_rank(a, own); },
+                    .is_left = left_of_texts};
+  });
+}
+
+// Without a mesh, what is wrong with a launcher's variables is for spool train to say.
+std::optional<LaunchedRank> launched_with(const std::string& mesh) {
+  try {
+    return rank_of_launcher();
+  } catch (const Error&) {
+    if (!mesh.empty()) throw;
+    return {};
+  }
+}
+
+int generate_on_ranks(GenerateArguments a) {
+  if (const auto launched = launched_with(a.mesh)) return generate_launched(a, *launched);
+  const int ranks = read_mesh(a);
+  if (ranks == 0) return generate(a);
+  int code = 0;
+  run_ranks(ranks, [&](const std::shared_ptr<Communicator>& own) {
+    const int of_rank = generate_as_rank(a, own);
+    if (own->rank() == 0) code = of_rank;
+  });
+  return code;
 }
 
 void add_sampling_flags(CLI::App& app, GenerateArguments& a) {
@@ -128,7 +201,12 @@ std::function<int()> add_generate(CLI::App& app) {
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   add_setting(app, "device", a->device);
   add_setting(app, "threads", a->threads);
-  return [a] { return generate(*a); };
+  app.add_option(
+      "--mesh", a->mesh,
+      "How ranks on a cpu are arranged that share the model, such as tensor=4, without an "
+      "axis data: threads of this program, or the processes of a launcher; each has its "
+      "part of the weights and of the keys and values");
+  return [a] { return generate_on_ranks(*a); };
 }
 
 }  // namespace spool

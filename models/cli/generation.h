@@ -10,6 +10,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/chat.h"
 #include "spool/models/inference/sampling.h"
+#include "spool/models/steps/step.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/runtime/random.h"
 
@@ -26,6 +27,9 @@ struct GenerateArguments {
   uint64_t seed = 1;
   int threads = 0;
   bool interactive = false, chat = false, json = false;
+  std::string mesh = {};                        // of ranks that share the model; empty: none do
+  std::optional<StepShards> shards = {};        // how they share it
+  std::shared_ptr<Communicator> own_rank = {};  // where this is one of them
 };
 
 // A model, its tokenizer, and how tokens are drawn.

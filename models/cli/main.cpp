@@ -181,14 +181,17 @@ std::string meet_among(int argc, char** argv) {
   return meet;
 }
 
-// Ranks that a launcher started train, evaluate or measure; of another command each would do the
-// same.
+// Ranks that a launcher started train, evaluate, generate or measure; of another command each would
+// do the same.
 std::string refusal_under_launcher(const CLI::App& command) {
   if (!launch.rank) return {};
   const std::string& launcher = launch.rank->launcher;
   const std::string& name = command.get_name();
   const bool starts_own = name == "plan" && launcher == "spool";
-  if (name == "train" || name == "eval" || name == "calibrate" || starts_own) return {};
+  for (const char* shared : {"train", "eval", "generate", "calibrate"}) {
+    if (name == shared) return {};
+  }
+  if (starts_own) return {};
   return sentence("spool ", command.get_name(), " runs in one process, and ", launcher, " started ",
                   launch.rank->size, "; start it without ", launcher);
 }

@@ -12,10 +12,10 @@
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/plan_table.h"
 #include "spool/models/cli/ranks/launched_command.h"
 #include "spool/models/cli/ranks/processes.h"
 #include "spool/models/cli/setting_flags.h"
+#include "spool/models/cli/tables/plan_table.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/models/report/report_page.h"

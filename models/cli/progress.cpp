@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/tables/plan_table.h"
 #include "spool/models/cli/terminal/text.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/runtime/log.h"

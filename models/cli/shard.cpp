@@ -9,7 +9,7 @@
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/shard_table.h"
+#include "spool/models/cli/tables/shard_table.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/settings/setting_checks.h"

@@ -4,11 +4,9 @@
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/generation.h"
 #include "spool/models/cli/interrupt.h"
-#include "spool/models/cli/terminal/long_work.h"
+#include "spool/models/cli/text_model.h"
 #include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/continuation.h"
-#include "spool/planner/machines/matmul_table.h"
-#include "spool/planner/rehearsal.h"
 #include "spool/runtime/files/file.h"
 
 namespace spool {
@@ -65,19 +63,12 @@ class BatchWriter {
     for (const Prompt& p : prompts_) longest_ = std::max(longest_, std::ssize(p.tokens));
     texts_ = g.arguments.samples * std::ssize(prompts_);
     rows_ = std::min(g.arguments.batch, texts_);
-    const GenerateArguments& a = g.arguments;
-    const DType dtype = *parse<DType>(a.dtype);
-    const int64_t tokens = longest_ + a.tokens;
-    const auto rehearsal = [&](Stream& stream) {
-      const auto model = g.file.config().make(dtype, stream, tokens);
-      BatchGenerator(*model, stream, rows_, tokens).rehearse(rows_, longest_, a.tokens);
-    };
-    CommandWork work("preparing the model");
-    stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
-    use_tuned_products(*stream_);
-    model_ = g.file.config().make(dtype, *stream_, tokens);
-    g.file.load(*model_, work.loading());
-    generator_.emplace(*model_, *stream_, rows_, tokens);
+    const int64_t tokens = longest_ + g.arguments.tokens;
+    model_.emplace(
+        g.arguments, g.file,
+        TextWork{
+            .texts = rows_, .tokens = tokens, .prompt = longest_, .added = g.arguments.tokens});
+    generator_.emplace(model_->model(), model_->stream(), rows_, tokens, model_->shared());
   }
 
   void write() {
@@ -141,8 +132,7 @@ class BatchWriter {
   const Generation& g_;
   std::vector<Prompt> prompts_;
   int64_t longest_ = 0, texts_ = 0, rows_ = 0;
-  std::unique_ptr<Stream> stream_;
-  std::shared_ptr<Model> model_;
+  std::optional<TextModel> model_;
   std::optional<BatchGenerator> generator_;
 };
 

@@ -6,12 +6,10 @@
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/generation.h"
 #include "spool/models/cli/interrupt.h"
-#include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/text.h"
+#include "spool/models/cli/text_model.h"
 #include "spool/models/inference/continuation.h"
 #include "spool/models/inference/generator.h"
-#include "spool/planner/machines/matmul_table.h"
-#include "spool/planner/rehearsal.h"
 
 namespace spool {
 namespace {
@@ -19,22 +17,12 @@ namespace {
 // Generates and prints text with a model on a stream of its own.
 class Writer {
  public:
-  explicit Writer(const Generation& g) : g_(g), random_(g.arguments.seed), json_(g.arguments.json) {
-    const GenerateArguments& a = g.arguments;
-    const int64_t given = std::ssize(g.tokens_of(a.prompt)), longest = longest_text(given);
-    const DType dtype = *parse<DType>(a.dtype);
-    const auto rehearsal = [&](Stream& stream) {
-      const auto model = g.file.config().make(dtype, stream, longest);
-      Generator generator(*model, stream, longest);
-      a.interactive ? generator.rehearse() : generator.rehearse(given, a.tokens);
-    };
-    CommandWork work("preparing the model");
-    stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
-    use_tuned_products(*stream_);
-    model_ = g.file.config().make(dtype, *stream_, longest);
-    g.file.load(*model_, work.loading());
-    generator_.emplace(*model_, *stream_, longest);
-  }
+  explicit Writer(const Generation& g)
+      : g_(g),
+        random_(g.arguments.seed),
+        model_(g.arguments, g.file, work_of(g)),
+        generator_(model_.model(), model_.stream(), longest_text(g), model_.shared()),
+        json_(g.arguments.json) {}
 
   void sample(int64_t number) {
     random_ = draws_of(g_.arguments.seed, /*prompt=*/0, number);
@@ -43,8 +31,8 @@ class Writer {
 
   // Starts a new text.
   void begin(const std::string& prompt) {
-    generator_->begin();
-    generator_->read(g_.tokens_of(prompt));
+    generator_.begin();
+    generator_.read(g_.tokens_of(prompt));
     prompt_ = prompt;
     const bool whole = prompt.empty() && !g_.chat;
     from_ = whole ? TextStream::From::begin : TextStream::From::middle;
@@ -54,7 +42,7 @@ class Writer {
   // Adds the next message of a conversation.
   void say(const std::string& message) {
     if (!is_begun_) return begin(message);
-    generator_->read(g_.checked(g_.chat->next_turn(last_, message)));
+    generator_.read(g_.checked(g_.chat->next_turn(last_, message)));
     prompt_ = message;
   }
 
@@ -66,7 +54,7 @@ class Writer {
     std::string all;
     const auto show_part = [&](const std::string& part) { json_ ? void(all += part) : show(part); };
     while (added.tokens() < g_.arguments.tokens && !interrupted()) {
-      last_ = generator_->next(g_.sampling, random_);
+      last_ = generator_.next(g_.sampling, random_);
       if (g_.sampling.stops_at(last_)) {
         ended_by = "stop token";
         break;
@@ -89,19 +77,24 @@ class Writer {
 
  private:
   // The length of a conversation is not known in advance.
-  int64_t longest_text(int64_t prompt) const {
+  static int64_t longest_text(const Generation& g) {
     constexpr int64_t of_conversation = 4096;
-    const GenerateArguments& a = g_.arguments;
+    const GenerateArguments& a = g.arguments;
     if (a.context > 0) return a.context;
-    return a.interactive ? std::min(of_conversation, g_.file.config().shape().context)
-                         : prompt + a.tokens;
+    return a.interactive ? std::min(of_conversation, g.file.config().shape().context)
+                         : std::ssize(g.tokens_of(a.prompt)) + a.tokens;
+  }
+  static TextWork work_of(const Generation& g) {
+    const GenerateArguments& a = g.arguments;
+    return {.tokens = longest_text(g),
+            .prompt = std::ssize(g.tokens_of(a.prompt)),
+            .added = a.interactive ? 0 : a.tokens};
   }
 
   const Generation& g_;
   Random random_;
-  std::unique_ptr<Stream> stream_;
-  std::shared_ptr<Model> model_;
-  std::optional<Generator> generator_;
+  TextModel model_;
+  Generator generator_;
   TextStream::From from_ = TextStream::From::begin;
   bool is_terminal_ = ::isatty(STDOUT_FILENO), json_, is_begun_ = false;
   int32_t last_ = -1;

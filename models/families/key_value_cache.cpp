@@ -6,24 +6,39 @@
 
 namespace spool {
 
-KeyValueCache::KeyValueCache(int64_t layers, const Shape& each, DType dtype, Stream& stream) {
+KeyValueCache::KeyValueCache(int64_t layers, const Shape& each, DType dtype, Stream& stream)
+    : each_{each, dtype} {
   check(layers > 0 && each.rank() == 4, "key-value cache: ", layers, " layers of ", each,
         "; there must be at least one, of shape (B, heads, positions, D)");
-  const Spec spec{each, dtype};
   rows_ = each[0];
-  for (int64_t i = 0; i < layers; ++i) {
-    layers_.push_back({.keys = Tensor(spec, stream, {.name = "cached_keys"}),
-                       .values = Tensor(spec, stream, {.name = "cached_values"})});
-  }
+  for (int64_t i = 0; i < layers; ++i) add_layer(each, stream);
+}
+
+KeyValueCache::KeyValueCache(const Spec& each, const std::vector<Shape>& parts, Stream& stream)
+    : each_(each), is_shared_(true), rows_(each.shape[0]) {
+  for (const Shape& own : parts) add_layer(own, stream);
+}
+
+void KeyValueCache::add_layer(const Shape& own, Stream& stream) {
+  const Spec spec{own, each_.dtype};
+  layers_.push_back({.keys = Tensor(spec, stream, {.name = "cached_keys"}),
+                     .values = Tensor(spec, stream, {.name = "cached_values"})});
 }
 
 KeyValueLayer KeyValueCache::layer(size_t i) const {
-  check(i < layers_.size(), "key-value cache: layer ", i, " of ", layers_.size());
+  const bool is_recorded = is_shared_ && layers_.empty();
+  check(is_recorded || i < layers_.size(), "key-value cache: layer ", i, " of ", layers_.size());
+  KeyValueLayer layer{.position = length_};
+  if (is_shared_) {
+    layer.whole = each_;
+    layer.whole.shape = each_.shape.with(0, rows_);
+  }
+  if (is_recorded) return layer;
   const Range rows{0, rows_};
-  return {.keys = layers_[i].keys.slice(rows),
-          .values = layers_[i].values.slice(rows),
-          .position = length_,
-          .place = layers_[i].place};
+  layer.keys = layers_[i].keys.slice(rows);
+  layer.values = layers_[i].values.slice(rows);
+  layer.place = layers_[i].place;
+  return layer;
 }
 
 KeyValueCache KeyValueCache::placed(const Tensor& place, int64_t rows) const {
@@ -41,7 +56,7 @@ void KeyValueCache::advance(int64_t tokens) {
 
 void KeyValueCache::clear() {
   length_ = 0;
-  rows_ = layers_.front().keys.shape()[0];
+  rows_ = each_.shape[0];
 }
 
 namespace {

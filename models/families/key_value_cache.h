@@ -14,9 +14,12 @@ class KeyValueCache {
  public:
   // An empty cache; keys and values of each layer are (B, Hkv, P, D), for at most P tokens.
   KeyValueCache(int64_t layers, const Shape& each, DType, Stream&);
+  // The same of ranks that share it, each of which has a part of each layer's keys and values.
+  // Without parts it has no memory: ops on it can be recorded, not run.
+  KeyValueCache(const Spec& each, const std::vector<Shape>& parts, Stream&);
 
   int64_t length() const { return length_; }  // tokens
-  int64_t capacity() const { return layers_.front().keys.shape()[2]; }
+  int64_t capacity() const { return each_.shape[2]; }
 
   // Layer i, positioned after the cached tokens.
   KeyValueLayer layer(size_t i) const;
@@ -32,7 +35,11 @@ class KeyValueCache {
   void keep_rows(std::span<const int64_t> rows);
 
  private:
-  std::vector<KeyValueLayer> layers_;
+  void add_layer(const Shape& own, Stream&);
+
+  Spec each_;
+  bool is_shared_ = false;
+  std::vector<KeyValueLayer> layers_ = {};
   int64_t length_ = 0, rows_ = 0;
 };
 

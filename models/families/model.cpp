@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "spool/autograd/sharding/parameter_part.h"
 #include "spool/kernels/elementwise.h"
+#include "spool/models/formats/named_parameters.h"
 
 namespace spool {
 
@@ -31,16 +33,19 @@ void Model::initialise(uint64_t seed) {
 }
 
 void Model::clear_padding() {
-  const Range padding{shape_.vocabulary, shape_.padded_vocabulary()};
+  const int64_t C = shape_.channels;
+  const Range padding{shape_.vocabulary * C, shape_.padded_vocabulary() * C};
   if (padding.size() == 0) return;
   for (const Parameter* p : padded_) {
-    launch(Fill{.out = p->data.slice(padding)}, parameters_.stream());
+    const Range own = p->part ? p->part->stretches(padding).own : padding;
+    if (!p->data || own.size() == 0) continue;
+    launch(Fill{.out = p->data.view().slice_elements(own)}, parameters_.stream());
   }
 }
 
 std::vector<StoredRows> Model::layout(const Parameter& p) const {
   const bool padded = std::ranges::find(padded_, &p) != padded_.end();
-  const int64_t rows = padded ? shape_.vocabulary : p.data.shape()[0];
+  const int64_t rows = padded ? shape_.vocabulary : p.whole().shape[0];
   return {{.name = std::string(std::string_view(p.name)), .rows = {0, rows}}};
 }
 
@@ -53,8 +58,12 @@ Var Model::loss(const Text& text, const Var& targets, float p, Reduction reducti
 Var Model::logits(const Var& hidden) { return linear(hidden, head()); }
 
 KeyValueCache Model::make_cache(int64_t B, int64_t tokens) const {
-  const Shape each{B, shape_.heads.key, tokens == 0 ? longest_row_ : tokens, shape_.head};
-  return {shape_.layers, each, dtype(), parameters_.stream()};
+  return {shape_.layers, each_cached(B, tokens).shape, dtype(), parameters_.stream()};
+}
+
+Spec Model::each_cached(int64_t B, int64_t tokens) const {
+  const int64_t positions = tokens == 0 ? longest_row_ : tokens;
+  return {Shape{B, shape_.heads.key, positions, shape_.head}, dtype()};
 }
 
 std::vector<NamedTensor> stored(Model& model, const std::vector<TensorContents>& parallel,
@@ -77,7 +86,7 @@ std::vector<NamedTensor> stored(Model& model, const std::vector<TensorContents>&
 
 std::vector<NamedTensor> stored_parameters(Model& model, const StoredAs& as) {
   std::vector<TensorContents> data;
-  for (const Parameter* p : model.parameters()) data.emplace_back(p->data);
+  for (const Parameter* p : model.parameters()) data.push_back(contents_of(*p));
   return stored(model, data, as);
 }
 

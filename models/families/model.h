@@ -77,6 +77,8 @@ class Model {
   // An empty cache for B texts of up to `tokens` tokens (0: the longest row), on the model's
   // stream.
   KeyValueCache make_cache(int64_t B = 1, int64_t tokens = 0) const;
+  // The keys, or the values, of a layer in it.
+  Spec each_cached(int64_t B, int64_t tokens) const;
 
  protected:
   Model(const ModelConfig&, DType, Stream&, int64_t longest_row);

@@ -11,6 +11,7 @@
 #include "spool/models/families/weights_file.h"
 #include "spool/models/formats/constant_tensors.h"
 #include "spool/models/formats/llmc_header.h"
+#include "spool/models/formats/named_parameters.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/file_kind.h"
@@ -160,7 +161,7 @@ DType ModelFile::dtype() const {
 
 void ModelFile::load(Model& model, const FileProgress& progress) const {
   std::vector<TensorContents> data;
-  for (const Parameter* p : model.parameters()) data.emplace_back(p->data);
+  for (const Parameter* p : model.parameters()) data.push_back(contents_of(*p));
   model.clear_padding();
   load(model, data, progress);
 }

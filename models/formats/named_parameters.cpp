@@ -1,6 +1,29 @@
 #include "spool/models/formats/named_parameters.h"
 
+#include <algorithm>
+
+#include "spool/autograd/sharding/parameter_part.h"
+
 namespace spool {
+
+TensorContents contents_of(const Parameter& p) {
+  if (!p.part || !p.part->is_cut()) return p.data;
+  const size_t size = size_of(p.declared.dtype);
+  const auto elements = [size](size_t begin, size_t bytes) {
+    return Range{static_cast<int64_t>(begin / size), static_cast<int64_t>((begin + bytes) / size)};
+  };
+  return {p.declared,
+          [part = p.part, elements](size_t begin, std::span<std::byte> out) {
+            part->read_whole(elements(begin, out.size()), out);
+          },
+          [&p, elements, size](size_t begin, std::span<const std::byte> in) {
+            const Range whole = elements(begin, in.size());
+            const std::vector<std::byte> own = p.part->pick(whole, in, size);
+            const size_t at = static_cast<size_t>(p.part->stretches(whole).own.begin) * size;
+            write_bytes(p.data, at, own.size(),
+                        [&](std::span<std::byte> out) { std::ranges::copy(own, out.begin()); });
+          }};
+}
 
 std::vector<NamedTensor> named_tensors(const Parameters& parameters,
                                        const std::vector<TensorContents>& parallel,
@@ -18,7 +41,7 @@ std::vector<NamedTensor> named_tensors(const Parameters& parameters,
 
 std::vector<NamedTensor> named_tensors(const Parameters& parameters) {
   std::vector<TensorContents> data;
-  for (const Parameter* p : parameters) data.emplace_back(p->data);
+  for (const Parameter* p : parameters) data.push_back(contents_of(*p));
   return named_tensors(parameters, data);
 }
 

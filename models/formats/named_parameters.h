@@ -10,6 +10,10 @@
 
 namespace spool {
 
+// The data of a parameter; of a part, the whole: it is read from the ranks that have parts, while
+// they answer, and of what is written each keeps what it has.
+TensorContents contents_of(const Parameter&);
+
 // Tensors parallel to the parameters (their data, or one kind of optimizer state), each named after
 // its parameter, with a prefix.  Absent ones are left out.
 std::vector<NamedTensor> named_tensors(const Parameters&,

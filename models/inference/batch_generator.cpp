@@ -4,24 +4,13 @@
 #include <bit>
 #include <numeric>
 
-#include "spool/kernels/copy.h"
-#include "spool/kernels/elementwise.h"
 #include "spool/models/inference/pass_length.h"
 
 namespace spool {
 
-// A pass over n tokens of each row.
-struct BatchGenerator::Columns {
-  int64_t n = 0;
-  std::vector<int32_t> tokens, positions;  // (rows, n)
-};
-
-BatchGenerator::BatchGenerator(Model& model, Stream& stream, int64_t rows, int64_t tokens)
-    : model_(model),
-      stream_(stream),
-      cache_(model.make_cache(rows, tokens)),
-      logits_({Shape{rows, model.shape().padded_vocabulary()}}, stream, {.name = "logits"}),
-      token_pass_(model, logits_, stream) {
+BatchGenerator::BatchGenerator(Model& model, Stream& stream, int64_t rows, int64_t tokens,
+                               const ShardedModel* shared)
+    : model_(model), reader_(model, stream, rows, tokens, shared) {
   check(tokens <= model.longest_row(), "generate: texts of ", tokens,
         " tokens, and the model reads rows of at most ", model.longest_row());
 }
@@ -37,12 +26,12 @@ void BatchGenerator::begin(std::span<Row> texts) {
     }
     longest = std::max(longest, text.tokens.size());
   }
-  cache_.clear();
+  reader_.clear();
   check(std::ssize(texts) <= rows(), "generate: ", texts.size(), " texts, and there is room for ",
         rows());
   std::vector<int64_t> used(texts.size());
   std::iota(used.begin(), used.end(), 0);
-  cache_.keep_rows(used);
+  reader_.keep_rows(used);
   text_of_.assign(used.begin(), used.end());
   first_.clear();
   for (const Row& text : texts)
@@ -52,44 +41,16 @@ void BatchGenerator::begin(std::span<Row> texts) {
 }
 
 void BatchGenerator::pass(const Columns& columns, bool last) {
-  const int64_t B = rows(), n = columns.n, C = model_.shape().channels;
-  token_pass_.prepare(cache_);
-  if (token_pass_.takes(n)) {
-    return token_pass_.run(
-        cache_, {.tokens = columns.tokens, .positions = columns.positions, .first = first_});
-  }
-  const auto input = [&](const Shape& shape, std::span<const int32_t> values, const Label& label) {
-    return make_tensor<int32_t>(shape, values, stream_, label);
-  };
-  constexpr Label tokens{.name = "tokens", .purpose = Purpose::input};
-  constexpr Label positions{.name = "positions", .purpose = Purpose::input};
-  constexpr Label first{.name = "first", .purpose = Purpose::input};
-  Tape tape(stream_, {.recording = false, .training = false});
-  const Text text(tape.input(input({B, n}, columns.tokens, tokens)),
-                  tape.input(input({B, n}, columns.positions, positions)),
-                  tape.input(input({B}, first_, first)));
-  const Tensor hidden = model_.hidden(text, cache_).tensor();
-  if (!last) return;
-  const Tensor rows_of_last({Shape{B, C}, hidden.dtype()}, stream_, {.name = "last"});
-  launch(StridedCopy{.out = rows_of_last,
-                     .in = hidden,
-                     .rows = B,
-                     .width = C,
-                     .out_stride = C,
-                     .in_stride = n * C,
-                     .in_first = (n - 1) * C},
-         stream_);
-  const Tensor logits = model_.logits(tape.input(rows_of_last)).tensor();
-  launch(Cast{.out = logits_.slice({0, B}), .in = logits}, stream_);
+  reader_.read({.tokens = columns.tokens, .positions = columns.positions, .first = first_}, last);
 }
 
 void BatchGenerator::draw(std::span<Row> texts, const SamplingOptions& options,
                           const OnToken& on_token) {
   const int64_t known = model_.shape().vocabulary;
   const int64_t V = options.vocabulary > 0 ? std::min(options.vocabulary, known) : known;
-  const auto row_size = static_cast<size_t>(logits_.shape()[1]);
+  const auto row_size = static_cast<size_t>(reader_.logits().shape()[1]);
   host_.resize(static_cast<size_t>(rows()) * row_size);
-  read_bytes(logits_, /*begin_byte=*/0, std::as_writable_bytes(std::span(host_)));
+  read_bytes(reader_.logits(), /*begin_byte=*/0, std::as_writable_bytes(std::span(host_)));
   for (size_t r = 0; r < text_of_.size(); ++r) {
     if (has_ended_[r]) continue;
     Row& text = texts[text_of_[r]];
@@ -117,7 +78,7 @@ void BatchGenerator::drop_ended() {
     has_ended_[to] = has_ended_[r];
     kept.push_back(static_cast<int64_t>(r));
   }
-  cache_.keep_rows(kept);
+  reader_.keep_rows(kept);
   text_of_.resize(wanted), first_.resize(wanted), next_.resize(wanted);
   has_ended_.resize(wanted);
 }
@@ -128,7 +89,7 @@ void BatchGenerator::extend(std::span<Row> texts, int64_t count, const SamplingO
   begin(texts);
   const int64_t longest = first_[0] + std::ssize(texts[0].tokens);
   const auto columns = [&](int64_t begin, int64_t n, const auto& token_at) {
-    Columns some{.n = n, .tokens = {}, .positions = {}};
+    Columns some;
     for (size_t r = 0; r < text_of_.size(); ++r) {
       for (int64_t at = begin - first_[r]; at < begin - first_[r] + n; ++at) {
         some.tokens.push_back(at < 0 ? 0 : token_at(r, static_cast<size_t>(at)));
@@ -156,11 +117,11 @@ void BatchGenerator::rehearse(int64_t B, int64_t longest, int64_t count) {
   const auto any = [&](int64_t rows, int64_t n, bool last) {
     std::vector<int64_t> used(static_cast<size_t>(rows));
     std::iota(used.begin(), used.end(), 0);
-    cache_.clear();
-    cache_.keep_rows(used);
+    reader_.clear();
+    reader_.keep_rows(used);
     first_.assign(used.size(), 0);
     const std::vector<int32_t> zeros(static_cast<size_t>(rows * n));
-    pass({.n = n, .tokens = zeros, .positions = zeros}, last);
+    pass({.tokens = zeros, .positions = zeros}, last);
   };
   for (int64_t done = 0; done < longest;) {
     const int64_t n = pass_length(longest - done);
@@ -171,7 +132,7 @@ void BatchGenerator::rehearse(int64_t B, int64_t longest, int64_t count) {
   for (int64_t rows = B - 1; count > 1 && rows > 0; --rows) {
     if (std::has_single_bit(static_cast<uint64_t>(rows))) any(rows, 1, /*last=*/true);
   }
-  cache_.clear();
+  reader_.clear();
 }
 
 }  // namespace spool

@@ -13,7 +13,7 @@
 
 #include "spool/models/families/model.h"
 #include "spool/models/inference/sampling.h"
-#include "spool/models/inference/token_pass.h"
+#include "spool/models/inference/text_reader.h"
 
 namespace spool {
 
@@ -28,7 +28,9 @@ class BatchGenerator {
   using OnToken = std::function<bool(size_t text, int32_t token)>;
 
   // Allocates a cache for `rows` texts of up to `tokens` tokens: at most the model's longest row.
-  BatchGenerator(Model&, Stream&, int64_t rows, int64_t tokens);
+  // Ranks may share the model (text_reader.h).
+  BatchGenerator(Model&, Stream&, int64_t rows, int64_t tokens,
+                 const ShardedModel* shared = nullptr);
 
   // Appends up to `count` tokens to each text.  A stop token ends a text and is not appended.
   void extend(std::span<Row> texts, int64_t count, const SamplingOptions&, const OnToken& = {});
@@ -37,18 +39,18 @@ class BatchGenerator {
   void rehearse(int64_t rows, int64_t longest, int64_t count);
 
  private:
-  struct Columns;
+  // A pass over some tokens of each row.
+  struct Columns {
+    std::vector<int32_t> tokens, positions;  // (rows, n)
+  };
   void begin(std::span<Row> texts);
   void pass(const Columns&, bool last);
   void draw(std::span<Row> texts, const SamplingOptions&, const OnToken&);
   void drop_ended();
-  int64_t rows() const { return cache_.rows(); }
+  int64_t rows() const { return reader_.rows(); }
 
   Model& model_;
-  Stream& stream_;
-  KeyValueCache cache_;
-  Tensor logits_;  // f32 (rows, padded V)
-  TokenPass token_pass_;
+  TextReader reader_;
   std::vector<float> host_;      // a copy of the logits of the rows in use
   std::vector<size_t> text_of_;  // the text of each row
   std::vector<int32_t> first_;   // the column where each row's text begins

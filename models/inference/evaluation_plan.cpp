@@ -24,10 +24,10 @@ int64_t least_that_fits(int64_t max, const Fits& fits) {
 Report foretell(const EvaluationShape& shape, const Plan& plan, const Machine& machine) {
   double seconds = 0;
   Report report = rehearse_totals(machine, [&](MetaStream& stream) {
-    Evaluation evaluation(shape, plan, stream);
-    evaluation.evaluator.rehearse_losses();
+    const PlacedEvaluation evaluation(shape, plan, stream);
+    evaluation->evaluator().rehearse_losses();
     const double start = stream.now();
-    evaluation.evaluator.rehearse_mean_loss();
+    evaluation->evaluator().rehearse_mean_loss();
     seconds = stream.now() - start;
   });
   report.seconds = seconds;
@@ -35,17 +35,6 @@ Report foretell(const EvaluationShape& shape, const Plan& plan, const Machine& m
 }
 
 }  // namespace
-
-Evaluation::Evaluation(const EvaluationShape& shape, const Plan& plan, Stream& stream)
-    : model(shape.model.make(shape.dtype, stream, shape.seq)),
-      input(shape.batch, shape.seq, stream),
-      evaluator(*model, input, plan, stream) {}
-
-void rehearse_evaluation(const EvaluationShape& shape, const Plan& plan, Stream& stream) {
-  Evaluation evaluation(shape, plan, stream);
-  evaluation.evaluator.rehearse_mean_loss();
-  evaluation.evaluator.rehearse_losses();
-}
 
 ChunkRows fewest_chunks(int64_t tokens, size_t limit, const PeakInChunks& peak_in) {
   constexpr int64_t max_chunks = max_tried_chunks, min_rows_of_mlp = 16;
@@ -75,11 +64,20 @@ ChunkRows fewest_chunks(int64_t tokens, size_t limit, const PeakInChunks& peak_i
 
 PlannedEvaluation plan_evaluation_within(size_t limit, const EvaluationShape& shape,
                                          const Machine& machine) {
-  const Program program = evaluation_program(shape.model, shape.dtype, shape.batch, shape.seq);
+  Program program;
+  if (!shape.shards) {
+    program = evaluation_program(shape.model, shape.dtype, shape.batch, shape.seq);
+  }
   PlannedEvaluation planned;
+  EvaluationShape tried = shape;
   const auto foretold = [&](const ChunkRows& rows) {
-    planned = {.rows = rows, .plan = plan_evaluation(program, rows)};
-    planned.foretold = foretell(shape, planned.plan, machine);
+    planned = {.rows = rows};
+    if (shape.shards) {
+      tried.chunks = rows;
+    } else {
+      planned.plan = plan_evaluation(program, rows);
+    }
+    planned.foretold = foretell(tried, planned.plan, machine);
     return planned.foretold.memory.peak;
   };
   foretold(fewest_chunks(shape.batch * shape.seq, limit, foretold));

@@ -4,29 +4,9 @@
 
 #include <functional>
 
-#include "spool/models/inference/evaluator.h"
+#include "spool/models/inference/evaluation.h"
 
 namespace spool {
-
-// The work of an evaluator: a model, and the shape of a batch of tokens.
-struct EvaluationShape {
-  ModelConfig model = {};
-  DType dtype = DType::f32;  // of the computation
-  int64_t batch = 4;         // rows
-  int64_t seq = 0;           // tokens of a row
-};
-
-// A model, its input, and their evaluator.
-struct Evaluation {
-  std::shared_ptr<Model> model;
-  BatchInput input;
-  Evaluator evaluator;
-  // The plan must outlive this.
-  Evaluation(const EvaluationShape&, const Plan&, Stream&);
-};
-
-// Evaluates a batch for the mean loss, then one for the loss of each target; on any stream.
-void rehearse_evaluation(const EvaluationShape&, const Plan&, Stream&);
 
 struct PlannedEvaluation {
   ChunkRows rows = {};

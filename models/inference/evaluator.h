@@ -3,12 +3,21 @@
 // Computes a model's losses over rows of tokens.
 
 #include <functional>
+#include <map>
+#include <memory>
 
+#include "spool/autograd/sharding/sharded_model.h"
 #include "spool/models/data/batches.h"
 #include "spool/models/families/model.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
+
+// Numbers of rows that are live at a time: of logits, and of each block's MLP; 0: all.
+struct ChunkRows {
+  int64_t loss = 0, mlp = 0;
+  bool operator==(const ChunkRows&) const = default;
+};
 
 class Evaluator {
  public:
@@ -24,29 +33,39 @@ class Evaluator {
   // targets.
   Tensor losses(const TokenBatch&);
 
+  // From now on the model is that, of which several ranks have parts, and neighbours share each
+  // batch; it outlives the evaluator.  In place of its plan it has these chunks.
+  void divide(const ShardedModel&, const ChunkRows&);
+
   // Evaluates one placeholder batch in either way, for rehearsals.
   void rehearse_mean_loss();
   void rehearse_losses();
 
  private:
   Var loss(Tape&, Reduction);
+  Var whole_loss(Tape&, Reduction);
+  struct SharedLoss {
+    std::unique_ptr<ShardedPass> pass = {};
+    Plan plan = {};
+  };
+  const SharedLoss& shared_loss(Reduction);
+  Tape tape(Reduction);
   void begin_sum();
+  void fill(Range batch, const RowSource&);
+  int neighbours() const;  // ranks that share each batch
   double sum_of_ranks(const std::vector<double>& own, int64_t batches) const;
   void add_losses();
   Tensor losses_of_input();
 
   Model& model_;
+  const ShardedModel* divided_ = nullptr;
+  ChunkRows chunks_ = {};                        // of it
+  std::map<Reduction, SharedLoss> losses_ = {};  // of it
   BatchInput& input_;
   const Plan& plan_;
   Stream& stream_;
   Tensor loss_sum_;   // f64 (1)
   TokenBatch batch_;  // the last one that was read
-};
-
-// Numbers of rows that are live at a time: of logits, and of each block's MLP; 0: all.
-struct ChunkRows {
-  int64_t loss = 0, mlp = 0;
-  bool operator==(const ChunkRows&) const = default;
 };
 
 // The program of an evaluator's tape.

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "spool/kernels/elementwise.h"
 #include "spool/models/inference/pass_length.h"
 #include "spool/runtime/integer.h"
 
@@ -20,17 +19,14 @@ int64_t first_cached(int64_t tokens, int64_t context) {
 
 }  // namespace
 
-Generator::Generator(Model& model, Stream& stream, int64_t tokens)
+Generator::Generator(Model& model, Stream& stream, int64_t tokens, const ShardedModel* shared)
     : model_(model),
-      stream_(stream),
-      cache_(model.make_cache(1, tokens == 0 ? 0 : std::min(tokens, model.longest_row()))),
-      logits_({Shape{1, model.shape().padded_vocabulary()}}, stream, {.name = "logits"}),
-      token_pass_(model, logits_, stream),
-      host_(static_cast<size_t>(logits_.numel())) {}
+      reader_(model, stream, /*texts=*/1, std::min(tokens, model.longest_row()), shared),
+      host_(static_cast<size_t>(reader_.logits().numel())) {}
 
 void Generator::begin() {
   text_.clear();
-  cache_.clear();
+  reader_.clear();
 }
 
 void Generator::read(std::span<const int32_t> tokens) {
@@ -44,37 +40,18 @@ void Generator::read(std::span<const int32_t> tokens) {
 
 const Tensor& Generator::logits() {
   check(!text_.empty(), "generate: the text must have at least one token");
-  const int64_t dropped = first_cached(static_cast<int64_t>(text_.size()), cache_.capacity());
+  const int64_t dropped = first_cached(static_cast<int64_t>(text_.size()), reader_.capacity());
   if (dropped > 0) {
     text_.erase(text_.begin(), text_.begin() + dropped);
-    cache_.clear();
+    reader_.clear();
   }
-  auto fresh = std::span<const int32_t>(text_).subspan(static_cast<size_t>(cache_.length()));
+  auto fresh = std::span<const int32_t>(text_).subspan(static_cast<size_t>(reader_.length()));
   while (!fresh.empty()) {
     const auto n = static_cast<size_t>(pass_length(static_cast<int64_t>(fresh.size())));
-    pass(fresh.first(n), n == fresh.size());
+    reader_.read({.tokens = fresh.first(n)}, n == fresh.size());
     fresh = fresh.subspan(n);
   }
-  return logits_;
-}
-
-void Generator::pass(std::span<const int32_t> tokens, bool last) {
-  const auto n = static_cast<int64_t>(tokens.size());
-  token_pass_.prepare(cache_);
-  if (token_pass_.takes(n)) {
-    const auto position = static_cast<int32_t>(cache_.length());
-    constexpr int32_t first = 0;
-    return token_pass_.run(
-        cache_,
-        {.tokens = tokens, .positions = std::span(&position, 1), .first = std::span(&first, 1)});
-  }
-  const Label label{.name = "tokens", .purpose = Purpose::input};
-  Tape tape(stream_, {.recording = false, .training = false});
-  const Var ids = tape.input(make_tensor<int32_t>({1, n}, tokens, stream_, label));
-  const Tensor hidden = model_.hidden(ids, cache_).tensor();
-  if (!last) return;
-  const Tensor row = hidden.reshape({n, model_.shape().channels}).slice({n - 1, n});
-  launch(Cast{.out = logits_, .in = model_.logits(tape.input(row)).tensor()}, stream_);
+  return reader_.logits();
 }
 
 int32_t Generator::next(const SamplingOptions& options, Random& random) {
@@ -99,16 +76,16 @@ void Generator::extend(std::vector<int32_t>& tokens, int64_t count, const Sampli
 }
 
 void Generator::rehearse() {
-  for (int64_t n = pass_length(cache_.capacity()); n > 0; n /= 2) {
+  for (int64_t n = pass_length(reader_.capacity()); n > 0; n /= 2) {
     begin();
-    pass(std::vector<int32_t>(static_cast<size_t>(n)), /*last=*/true);
+    reader_.read({.tokens = std::vector<int32_t>(static_cast<size_t>(n))}, /*last=*/true);
   }
   begin();
 }
 
 void Generator::rehearse(int64_t prompt, int64_t count) {
   check(prompt > 0, "generate: the text must have at least one token");
-  const int64_t context = cache_.capacity();
+  const int64_t context = reader_.capacity();
   std::set<std::pair<int64_t, bool>> passes;
   int64_t read = 0, first = 0;
   // After the context has been full twice, the same shapes recur.
@@ -125,7 +102,7 @@ void Generator::rehearse(int64_t prompt, int64_t count) {
   }
   for (const auto& [n, last] : passes) {
     begin();
-    pass(std::vector<int32_t>(static_cast<size_t>(n)), last);
+    reader_.read({.tokens = std::vector<int32_t>(static_cast<size_t>(n))}, last);
   }
   begin();
 }

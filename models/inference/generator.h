@@ -13,15 +13,15 @@
 
 #include "spool/models/families/model.h"
 #include "spool/models/inference/sampling.h"
-#include "spool/models/inference/token_pass.h"
+#include "spool/models/inference/text_reader.h"
 
 namespace spool {
 
 class Generator {
  public:
   // Allocates a cache for `tokens` tokens; 0, or more than the model's longest row: for the longest
-  // row.  The text is empty.
-  Generator(Model& model, Stream& stream, int64_t tokens = 0);
+  // row.  The text is empty.  Ranks may share the model (text_reader.h).
+  Generator(Model& model, Stream& stream, int64_t tokens = 0, const ShardedModel* shared = nullptr);
 
   // Empties the text.
   void begin();
@@ -44,14 +44,9 @@ class Generator {
   void rehearse(int64_t prompt, int64_t count);
 
  private:
-  void pass(std::span<const int32_t> tokens, bool last);
-
   Model& model_;
-  Stream& stream_;
-  KeyValueCache cache_;
-  Tensor logits_;  // f32 (1, padded V)
-  TokenPass token_pass_;
-  std::vector<float> host_;    // a copy of logits_
+  TextReader reader_;
+  std::vector<float> host_;    // a copy of the logits
   std::vector<int32_t> text_;  // from the first cached token on
 };
 

@@ -1,6 +1,7 @@
 #include "spool/models/inference/loaded_model.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/machines/matmul_table.h"
@@ -29,12 +30,13 @@ LoadedModel::Options checked_options(const ModelConfig& model, LoadedModel::Opti
 }
 
 EvaluationShape shape_of(const ModelConfig& model, const LoadedModel::Options& o) {
-  return {.model = model, .dtype = o.dtype, .batch = o.batch, .seq = o.seq};
+  return {.model = model, .dtype = o.dtype, .batch = o.batch, .seq = o.seq, .shards = o.shards};
 }
 
 PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedModel::Options& o) {
   const size_t capacity = device_memory(o.device), limit = std::min(o.memory, capacity);
-  const Machine machine = measure_machine(o.device, o.dtype, o.threads);
+  Machine machine = measure_machine(o.device, o.dtype, o.threads);
+  machine.mesh = mesh_of(o.ranks.get());
   PlannedEvaluation planned = plan_evaluation_within(limit, shape, machine);
   if (planned.foretold.memory.peak <= limit) return planned;
   const auto fits = [&](int64_t batch, int64_t seq) {
@@ -52,24 +54,38 @@ PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedM
                .settings = {"memory", "batch", "seq", "threads"}});
 }
 
+// Of rank 0: chunks of ranks that share a batch exchange alike.
+ChunkRows rows_of_first(const ChunkRows& own, Communicator& ranks) {
+  std::istringstream first(
+      ranks.gather("chunks of evaluations", sentence(own.loss, ' ', own.mlp)).front());
+  ChunkRows rows;
+  first >> rows.loss >> rows.mlp;
+  return rows;
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const ModelFile& file, const Options& options, const FileProgress& loading)
     : options_(checked_options(file.config(), options)) {
-  const EvaluationShape shape = shape_of(file.config(), options_);
+  EvaluationShape shape = shape_of(file.config(), options_);
   if (options_.memory > 0) {
     planned_ = plan_within_budget(shape, options_);
     plan_ = planned_->plan;
+    if (shape.shards) planned_->rows = rows_of_first(planned_->rows, *options_.ranks);
+    shape.chunks = planned_->rows;
     stream_ = open_stream(options_.device, options_.memory, options_.threads);
+    stream_->join(options_.ranks);
   } else {
-    plan_ = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, {.loss = loss_chunk});
+    shape.chunks = {.loss = loss_chunk};
+    if (!shape.shards) {
+      plan_ = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, shape.chunks);
+    }
     stream_ = open_stream_for([&](Stream& s) { rehearse_evaluation(shape, plan_, s); },
-                              options_.device, options_.threads);
+                              options_.device, options_.threads, options_.ranks);
   }
-  stream_->join(options_.ranks);
   use_tuned_products(*stream_);
-  work_ = std::make_unique<Evaluation>(shape, plan_, *stream_);
-  file.load(*work_->model, loading);
+  work_.emplace(shape, plan_, *stream_);
+  file.load((*work_)->model(), loading);
 }
 
 }  // namespace spool

@@ -21,13 +21,15 @@ class LoadedModel {
     int threads = 0;    // of a CPU; 0: one per usable core
     size_t memory = 0;  // budget in bytes; 0: what 512 rows of logits at a time need
     std::shared_ptr<Communicator> ranks = {};  // that share batches with this one
+    // How they share each batch; none: each has batches of its own.
+    std::optional<StepShards> shards = {};
   };
 
   // Throws if the options or the file's tensors do not suit the model, or if memory does not
   // suffice even in chunks.
   LoadedModel(const ModelFile&, const Options&, const FileProgress& loading = {});
 
-  Evaluator& evaluator() { return work_->evaluator; }
+  Evaluator& evaluator() { return (*work_)->evaluator(); }
   int64_t batch() const { return options_.batch; }
   int64_t seq() const { return options_.seq; }
   // How the evaluation was made to fit the budget; nothing without a budget.
@@ -39,7 +41,7 @@ class LoadedModel {
   Plan plan_;
   std::optional<PlannedEvaluation> planned_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Evaluation> work_;
+  std::optional<PlacedEvaluation> work_;
 };
 
 }  // namespace spool

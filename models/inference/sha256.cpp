@@ -20,7 +20,7 @@ constexpr std::array<uint32_t, 64> round_constants{
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-using State = std::array<uint32_t, 8>;
+using HashWords = std::array<uint32_t, 8>;
 
 uint32_t word_at(std::string_view block, size_t i) {
   uint32_t word = 0;
@@ -41,7 +41,7 @@ std::array<uint32_t, 64> schedule_of(std::string_view block) {
   return w;
 }
 
-void add_block(State& state, std::string_view block) {
+void add_block(HashWords& state, std::string_view block) {
   const auto w = schedule_of(block);
   auto [a, b, c, d, e, f, g, h] = state;
   for (size_t i = 0; i < 64; ++i) {
@@ -51,15 +51,15 @@ void add_block(State& state, std::string_view block) {
     const uint32_t two = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + majority;
     h = g, g = f, f = e, e = d + one, d = c, c = b, b = a, a = one + two;
   }
-  const State added{a, b, c, d, e, f, g, h};
+  const HashWords added{a, b, c, d, e, f, g, h};
   for (size_t i = 0; i < state.size(); ++i) state[i] += added[i];
 }
 
 }  // namespace
 
 std::string sha256(std::string_view bytes) {
-  State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-              0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  HashWords state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const uint64_t bits = uint64_t{bytes.size()} * 8;
   for (; bytes.size() >= block_bytes; bytes.remove_prefix(block_bytes)) {
     add_block(state, bytes.substr(0, block_bytes));

@@ -20,7 +20,7 @@ class TokenPass {
   // The inputs of each row: what is appended, its position in the text, and where in the cache the
   // text begins.
   struct Rows {
-    std::span<const int32_t> tokens, positions, first;
+    std::span<const int32_t> tokens = {}, positions = {}, first = {};
   };
 
   // Passes write their logits to rows of these, f32 (texts, padded V).

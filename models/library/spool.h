@@ -33,6 +33,7 @@
 #include "spool/models/optimizers/optimizer_choice.h"
 #include "spool/models/optimizers/sgd.h"
 #include "spool/models/steps/planned_steps.h"
+#include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/steps/step.h"
 #include "spool/models/steps/step_request.h"
 #include "spool/models/steps/step_runner.h"

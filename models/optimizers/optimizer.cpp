@@ -4,10 +4,12 @@
 #include <cmath>
 #include <string_view>
 
+#include "spool/autograd/sharding/parameter_part.h"
 #include "spool/kernels/clip_factor.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 #include "spool/kernels/weights.h"
+#include "spool/models/optimizers/other_ranks.h"
 #include "spool/models/optimizers/own_row.h"
 #include "spool/models/optimizers/state_rows.h"
 #include "spool/models/optimizers/update_loop.h"
@@ -42,7 +44,7 @@ std::vector<StateRow> rows_of(const UpdateRule& rule, bool masters) {
 std::vector<OwnRow::Slice> whole_row(const std::vector<Parameter*>& parameters) {
   std::vector<OwnRow::Slice> all;
   for (size_t i = parameters.size(); i-- > 0;) {
-    all.push_back({.parameter = i, .elements = {0, parameters[i]->data.numel()}});
+    all.push_back({.parameter = i, .elements = {0, parameters[i]->gathered().shape.numel()}});
   }
   return all;
 }
@@ -81,7 +83,8 @@ Optimizer::Optimizer(std::unique_ptr<const UpdateRule> rule, std::vector<Paramet
       limit_(static_cast<float>(settings.clip)),
       rounding_(settings.rounding),
       stream_(stream),
-      own_(memory.own) {
+      own_(memory.own),
+      others_(memory.others) {
   const char* const who = rule_->name();
   check_parameters(who, parameters_, settings);
   std::vector<ParameterRate> rates = rates_of(parameters_, settings.groups, settings.decay, who);
@@ -140,8 +143,8 @@ void Optimizer::check_update(const Tensor& random) const {
         ": no parameter has a gradient; run backward of a loss that depends on them before ",
         "each update, which frees the gradients");
   for (const Parameter* p : parameters_) {
-    check(!p->grad || p->grad.numel() == p->data.numel(), who, ": the gradient of ", p->name,
-          " is ", p->grad.spec(), ", and the parameter is ", p->data.spec());
+    check(!p->grad || p->grad.shape() == p->gathered().shape, who, ": the gradient of ", p->name,
+          " is ", p->grad.spec(), ", and the parameter is ", p->gathered());
   }
   check(rounding_ == Rounding::nearest || random, who,
         ": stochastic rounding needs a random state");
@@ -178,13 +181,13 @@ void Optimizer::measure_gradients() {
   int64_t granules = 0;
   for (size_t i = parameters_.size(); i-- > 0;) {
     first[i] = granules;
-    granules += ceil_div(parameters_[i]->data.numel(), norm_granule);
+    granules += ceil_div(parameters_[i]->gathered().shape.numel(), norm_granule);
   }
   const Tensor squares(
       {Shape{granules}, DType::f64}, stream_,
       {.name = Name::never_freed(SquaredNorm::name), .purpose = Purpose::workspace});
   const auto has_gradient = [](const Parameter* p) { return bool(p->grad); };
-  if (own_ || !std::ranges::all_of(parameters_, has_gradient)) {
+  if (own_ || others_ || !std::ranges::all_of(parameters_, has_gradient)) {
     launch(Fill{.out = squares}, stream_);
   }
   SquaredNorm norm;
@@ -197,7 +200,7 @@ void Optimizer::measure_gradients() {
   for (const OwnRow::Slice& slice : slices) {
     const View gradient = own_ ? own_->gradient(slice.parameter, slice.elements)
                                : View(parameters_[slice.parameter]->grad);
-    if (!gradient) continue;
+    if (!gradient || (others_ && !others_->is_counted(*parameters_[slice.parameter]))) continue;
     const int64_t begin = first[slice.parameter] + slice.elements.begin / norm_granule;
     if (norm.x.full() || begin != measured.end) {
       launch_norm();
@@ -209,6 +212,7 @@ void Optimizer::measure_gradients() {
   launch_norm();
   if (own_) own_->gather_granules(squares);
   launch(SumGranules{.out = squared_, .granules = squares}, stream_);
+  if (others_) others_->add_up(squared_);
   launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = limit_}, stream_);
 }
 
@@ -222,29 +226,48 @@ void Optimizer::synchronize() const { state_->synchronize(); }
 
 const std::vector<StateRow>& Optimizer::state_rows() const { return state_->rows(); }
 
-StateRows& Optimizer::open_state(const StateRange& range, size_t bytes) {
-  check(range.row < state_->rows().size() && range.parameter < parameters_.size(), rule_->name(),
-        ": there is no row ", range.row, " of the state of parameter ", range.parameter);
+StateRows& Optimizer::open_state(const StateRange& range, const Spec& of, size_t bytes) {
+  const Parameter& p = parameter_of(range);
   const Range& elements = range.elements;
   const StateRow& row = state_->rows()[range.row];
-  const Parameter& p = *parameters_[range.parameter];
-  check(0 <= elements.begin && elements.begin <= elements.end && elements.end <= p.data.numel() &&
+  check(0 <= elements.begin && elements.begin <= elements.end && elements.end <= of.shape.numel() &&
             static_cast<size_t>(elements.size()) * size_of(row.type) == bytes,
         rule_->name(), ": elements ", elements.begin, " to ", elements.end, " of ", row.name,
-        " of ", p.name, ", ", name(row.type), ", which has ", p.data.numel(), ", were asked for ",
+        " of ", p.name, ", ", name(row.type), ", which has ", of.shape.numel(), ", were asked for ",
         "with room for ", bytes, " bytes");
   make_ready();
   state_->synchronize();
   return *state_;
 }
 
+const Parameter& Optimizer::parameter_of(const StateRange& range) const {
+  check(range.row < state_->rows().size() && range.parameter < parameters_.size(), rule_->name(),
+        ": there is no row ", range.row, " of the state of parameter ", range.parameter);
+  return *parameters_[range.parameter];
+}
+
 void Optimizer::read_state(const StateRange& range, std::span<std::byte> out) {
-  open_state(range, out.size()).read(range, out);
-  if (own_) own_->read_others_state(range, size_of(state_->rows()[range.row].type), out);
+  const Parameter& p = parameter_of(range);
+  StateRows& state = open_state(range, p.whole(), out.size());
+  if (others_ && others_->answer()) {
+    return others_->read_state(range, size_of(state.rows()[range.row].type), out);
+  }
+  check(!p.part || !p.part->is_cut(), rule_->name(), ": the state of ", p.name,
+        " is in parts on several ranks, which do not answer now");
+  state.read(range, out);
+}
+
+void Optimizer::read_own_state(const StateRange& range, std::span<std::byte> out) {
+  open_state(range, parameter_of(range).gathered(), out.size()).read(range, out);
 }
 
 void Optimizer::write_state(const StateRange& range, std::span<const std::byte> in) {
-  open_state(range, in.size()).write(range, in);
+  const Parameter& p = parameter_of(range);
+  StateRows& state = open_state(range, p.whole(), in.size());
+  if (!p.part) return state.write(range, in);
+  const ParameterPart part = p.part->gathered_part();
+  state.write({range.row, range.parameter, part.stretches(range.elements).own},
+              part.pick(range.elements, in, size_of(state.rows()[range.row].type)));
 }
 
 }  // namespace spool

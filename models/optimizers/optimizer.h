@@ -47,6 +47,7 @@
 
 namespace spool {
 
+class OtherRanks;
 class OwnRow;
 class StateRows;
 class UpdateLoop;
@@ -63,6 +64,7 @@ struct OptimizerMemory {
   HostLink* link = nullptr;    // required unless the state is on the device; outlives the optimizer
   size_t bytes_on_device = 0;  // maximum share of streamed state that stays on the device
   OwnRow* own = nullptr;       // what is updated, if not all parameters (own_row.h); outlives it
+  OtherRanks* others = nullptr;  // of ranks (other_ranks.h); outlives it
 };
 
 // The settings that all rules have.
@@ -79,7 +81,7 @@ UpdateSettings update_settings(const Settings& s) {
   return {.decay = s.decay, .clip = s.clip, .rounding = s.rounding, .groups = s.groups};
 }
 
-// Elements of one parameter in one row of the state.
+// Elements of one parameter, counted in the whole one, in one row of the state.
 struct StateRange {
   size_t row = 0;        // of state_rows()
   size_t parameter = 0;  // of parameters()
@@ -128,9 +130,12 @@ class Optimizer {
 
   // The rule's rows, then "master", f32, if there are masters; empty if there is no state.
   const std::vector<StateRow>& state_rows() const;
-  // Elements of the state, in the row's type, wherever they are.  Both wait for the last step.
+  // Elements of the state, in the row's type, wherever they are; of other ranks only while these
+  // answer.  What is written is kept where it is one's own.  All wait for the last step.
   void read_state(const StateRange&, std::span<std::byte> out);
   void write_state(const StateRange&, std::span<const std::byte> in);
+  // Elements counted in what this rank has of the parameter.
+  void read_own_state(const StateRange&, std::span<std::byte> out);
 
   // Where the state lives (state_rows.h, which is not a public header).
   const StateRows& places() const { return *state_; }
@@ -141,7 +146,8 @@ class Optimizer {
   void check_update(const Tensor& random) const;
   void measure_gradients();
   void free_gradients();
-  StateRows& open_state(const StateRange&, size_t bytes);
+  const Parameter& parameter_of(const StateRange&) const;
+  StateRows& open_state(const StateRange&, const Spec& of, size_t bytes);
 
   std::unique_ptr<const UpdateRule> rule_;
   std::vector<Parameter*> parameters_;
@@ -149,6 +155,7 @@ class Optimizer {
   Rounding rounding_;
   Stream& stream_;
   OwnRow* own_;
+  OtherRanks* others_;
   Tensor schedule_, squared_, clip_;
   std::unique_ptr<StateRows> state_;
   std::unique_ptr<UpdateLoop> loop_;

@@ -1,20 +1,17 @@
 #pragma once
 
 // The part of the row of parameters (state_rows.h) whose state an optimizer has and which it
-// updates, if that is not all of it: pieces of one size, one after the other, which are the own
-// row.  Each begins with slices of parameters, each of those at a granule; the rest of it is
-// padding.  So everyone who has as many pieces has as much memory.
+// updates, if that is not all of it: pieces, one after the other, which are the own row.  Each
+// begins with slices of parameters, each of those at a granule; the rest of it is padding.  So
+// everyone who has as many pieces has as much memory.
 //
 // The others' pieces are updated elsewhere, and what an update needs of them comes from there.
 
-#include <span>
 #include <vector>
 
 #include "spool/runtime/tensor.h"
 
 namespace spool {
-
-struct StateRange;  // optimizer.h
 
 class OwnRow {
  public:
@@ -41,9 +38,6 @@ class OwnRow {
   // The others' parameters, after an update of all.
   virtual void gather_parameters() = 0;
   virtual void free_gradients() = 0;
-  // Completes elements of the state, each of so many bytes, of which the own ones are read.
-  virtual void read_others_state(const StateRange&, size_t element_bytes,
-                                 std::span<std::byte> out) = 0;
 };
 
 }  // namespace spool

@@ -33,7 +33,7 @@ std::vector<ParameterRate> rates_of(const std::vector<Parameter*>& parameters,
   std::vector<ParameterRate> rates;
   std::vector<bool> used(groups.size());
   for (const Parameter* p : parameters) {
-    ParameterRate rate{.decay = p->data.shape().rank() > 1 ? float(decay) : 0.0f};
+    ParameterRate rate{.decay = p->whole().shape.rank() > 1 ? float(decay) : 0.0f};
     const auto group = std::ranges::find_if(groups, [&](const auto& g) { return g.has(*p); });
     if (group != groups.end()) {
       used[static_cast<size_t>(group - groups.begin())] = true;

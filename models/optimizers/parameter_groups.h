@@ -3,7 +3,7 @@
 // Groups of parameters that an optimizer treats differently: with another learning rate or weight
 // decay.
 //
-//   auto is_large = [](const Parameter& p) { return p.data.shape()[0] > 1000; };
+//   auto is_large = [](const Parameter& p) { return p.whole().shape[0] > 1000; };
 //   AdamWSettings settings{.groups = {{.has = is_large, .rate = 0.1, .decay = 0}}};
 //
 // A parameter belongs to the first group that has it.  Without a group its rate is 1, and it decays

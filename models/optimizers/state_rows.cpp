@@ -22,7 +22,7 @@ size_t bytes_of(int64_t elements, const std::vector<StateRow>& rows) {
 
 std::vector<int64_t> numels_of(const std::vector<Parameter*>& parameters) {
   std::vector<int64_t> numels;
-  for (const Parameter* p : parameters) numels.push_back(p->data.numel());
+  for (const Parameter* p : parameters) numels.push_back(p->gathered().shape.numel());
   return numels;
 }
 
@@ -221,8 +221,7 @@ void StateRows::initialise() {
   if (host_updates_) enqueue_whole([&] { copy_parameters(); });
   if (!masters_) return;
   for (const Part& part : on_device_) {
-    const View whole = parameters_[part.range.parameter]->data;
-    const View from = whole.slice_elements(part.range.elements);
+    const View from = parameters_[part.range.parameter]->elements(part.range.elements);
     launch(Cast{.out = part.rows.back(), .in = from}, device_);
   }
   if (!link_) return;
@@ -242,8 +241,7 @@ void StateRows::initialise() {
 void StateRows::copy_parameters() const {
   Stream& out = link_->begin_out();
   for (const Part& part : on_host_) {
-    const View from =
-        parameters_[part.range.parameter]->data.view().slice_elements(part.range.elements);
+    const View from = parameters_[part.range.parameter]->elements(part.range.elements);
     out.copy_out(part.parameter.view().data(), from.data(), from.nbytes());
   }
   out.synchronize();
@@ -251,9 +249,9 @@ void StateRows::copy_parameters() const {
 
 void StateRows::copy_masters(const Tensor& memory, const Buckets::Bucket& bucket) const {
   for (const Buckets::Slice& slice : bucket.slices) {
-    const Tensor& parameter = parameters_[on_host_[slice.part].range.parameter]->data;
+    const Parameter& parameter = *parameters_[on_host_[slice.part].range.parameter];
     launch(Cast{.out = memory.view().slice_elements({slice.at, slice.at + slice.elements.size()}),
-                .in = parameter.view().slice_elements(slice.elements)},
+                .in = parameter.elements(slice.elements)},
            device_);
   }
   Stream& out = link_->begin_out();

@@ -72,7 +72,7 @@ void UpdateLoop::update(const UpdateStep::Scalars& scalars) {
   Slots slots;
   allocate(slots);
   unused_.clear();
-  for (const Parameter* p : parameters_) unused_.push_back(p->data.numel());
+  for (const Parameter* p : parameters_) unused_.push_back(p->gathered().shape.numel());
   half_updated_ = true;
   state_.enqueue_whole([&] { enqueue(slots, scalars); });
   half_updated_ = false;
@@ -228,7 +228,7 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
   const Parameter& p = *parameters_[i];
   entry.grad = gradient_of(i, slice.elements);
   if (!entry.grad) return entry;
-  set_elements(entry.parameter, p.data.view(), slice.elements);
+  entry.parameter = p.elements(slice.elements);
   entry.rate = rates_[i].rate;
   entry.decay = rates_[i].decay;
   entry.index = numbers_[i];

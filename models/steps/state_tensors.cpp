@@ -6,7 +6,7 @@ namespace spool {
 namespace {
 
 TensorContents contents_of(Optimizer& optimizer, size_t row, size_t parameter) {
-  const Spec spec{optimizer.parameters()[parameter]->data.shape(),
+  const Spec spec{optimizer.parameters()[parameter]->whole().shape,
                   optimizer.state_rows()[row].type};
   const auto range = [=](size_t begin, size_t bytes) {
     const size_t size = size_of(spec.dtype);
@@ -43,7 +43,7 @@ std::vector<TensorContents> exact_parameters(Optimizer& optimizer, const Paramet
     all = state_row(optimizer, optimizer.state_rows().size() - 1, parameters);
   }
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i]) all[i] = parameters[i]->data;
+    if (!all[i]) all[i] = contents_of(*parameters[i]);
   }
   return all;
 }

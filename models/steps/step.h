@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "spool/autograd/sharding/mesh_axes.h"
 #include "spool/autograd/step_model.h"
 #include "spool/models/optimizers/optimizer_choice.h"
 #include "spool/runtime/memory/layout.h"
@@ -16,17 +17,23 @@
 
 namespace spool {
 
+struct Assignment;    // autograd/sharding/shard_program.h
+struct RecordedLoss;  // autograd/sharding/sharded_model.h
+
 // What determines a step's numbers, besides the model.
 struct StepConfig {
   DType dtype = DType::f32;  // of the parameters
   int64_t accumulate = 1;    // micro-batches per step, of all ranks
   int ranks = 0;             // that share them (runtime/ranks/); 0: one stream computes alone
-  int zero = 2;       // the stage of ZeRO, with ranks: 0, 1 or 2 (exchange/gradient_exchange.h)
-  uint64_t seed = 1;  // of dropout and of stochastic rounding
+  int neighbours = 1;        // of the ranks, that share each micro-batch, as StepShards says
+  int zero = 2;              // the stage of ZeRO, with ranks: 0 to 3 (exchange/gradient_exchange.h)
+  uint64_t seed = 1;         // of dropout and of stochastic rounding
   OptimizerSettings optimizer = AdamWSettings{};
 
   // Micro-batches of one rank, which must divide those of the step.
-  int64_t micro_batches_of_rank() const { return accumulate / (ranks > 0 ? ranks : 1); }
+  int64_t micro_batches_of_rank() const { return accumulate / (ranks > 0 ? replicas() : 1); }
+  // Groups of neighbours, each of which has micro-batches of its own.
+  int replicas() const { return ranks / neighbours; }
 };
 
 // How steps run.  Nothing here changes a result, except the plan's chunks, which change the order
@@ -60,13 +67,28 @@ struct StepResult {
 // Creates the model on a stream, or for a rehearsal on meta, without setting its parameters.
 using MakeStepModel = std::function<std::unique_ptr<StepModel>(Stream&)>;
 
+// How neighbouring ranks share each micro-batch: the axes along which they are arranged, and how
+// the ops of a loss are cut along them, the same on all ranks.  shards() makes it
+// (sharding/step_shards.h).
+struct StepShards {
+  MeshAxes mesh = {};
+  std::function<Assignment(const RecordedLoss&)> choose = {};
+};
+
 // A step of some model, before there is a stream to run it on.
 struct StepDescription {
   MakeStepModel make_model;
   StepConfig config = {};
+  std::optional<StepShards> shards = {};
 };
+// With config.neighbours as the shards say, and with shards if there are none in stage 3 of ZeRO.
+// Throws if the ranks are not a multiple of those.
+StepDescription with_neighbours(StepDescription);
+// The model that a rank trains.
+std::unique_ptr<StepModel> make_step_model(const StepDescription&, Stream&);
 
-// Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate; a rank uploads its own.
+// Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate; a rank uploads its own,
+// and those that share one all upload it.
 using UploadBatch = std::function<void(int64_t micro)>;
 
 }  // namespace spool

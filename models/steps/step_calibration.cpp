@@ -45,7 +45,9 @@ class CalibratedStep final : public RepeatedWork {
 
 MeasurableWork measurable_step(const StepDescription& whole, const StepPlans& plans) {
   StepDescription alone = whole;
+  alone.shards.reset();
   alone.config.ranks = 0;
+  alone.config.neighbours = 1;
   const StepDescription step = with_micro_batches(alone, different);
   return {.open =
               [step, of_ranks = whole.config, plans](Stream& stream, const WorkMemory& memory) {
@@ -59,10 +61,16 @@ MeasurableWork measurable_step(const StepDescription& whole, const StepPlans& pl
               [step, plans](const Machine& machine) { return lay_out_step(step, plans, machine); }};
 }
 
-CalibrationRequest calibration_of(const StepDescription& step, const StepRequest& request,
+// Kernels are measured in steps of the whole model, whose ops have other nodes than a rank's.
+CalibrationRequest calibration_of(const StepDescription& of_rank, const StepRequest& request,
                                   Device device, int threads) {
-  std::vector<StepPlans> plans = calibration_plans(step, request.given_policy());
-  if (request.plan) plans.insert(plans.begin(), StepPlans{.step = *request.plan});
+  StepDescription step = of_rank;
+  step.shards.reset();
+  Policy policy = request.given_policy();
+  if (of_rank.shards) policy.in_chunks.clear();
+  std::vector<StepPlans> plans = calibration_plans(step, policy);
+  if (request.plan && !of_rank.shards)
+    plans.insert(plans.begin(), StepPlans{.step = *request.plan});
   CalibrationRequest calibration{.device = device,
                                  .threads = threads,
                                  .dtype = step.config.dtype,

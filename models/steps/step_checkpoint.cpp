@@ -41,6 +41,7 @@ json determining(const StepCheckpoint& checkpoint) {
            {"nodes_in_chunks", to_json(checkpoint.chunks.nodes)},
            {"tape", to_json(plan_of(checkpoint))}};
   if (!checkpoint.products.places.empty()) all["products"] = to_json(checkpoint.products);
+  if (checkpoint.has_free_chunks) all["free_chunks"] = true;
   return all;
 }
 
@@ -79,6 +80,7 @@ StepCheckpoint parse(const JsonField& file) {
   if (const auto products = file.find("products")) {
     checkpoint.products = matmul_algorithms_from_json(*products);
   }
+  checkpoint.has_free_chunks = file.find("free_chunks").has_value();
   const auto sums = file.find("gradient_sums");  // none: written before there were ranks
   checkpoint.summed_ranks = sums ? sums_from_json(*sums) : checkpoint.accumulate > 1 ? 1 : 0;
   const JsonField run = file.member("run");
@@ -87,8 +89,14 @@ StepCheckpoint parse(const JsonField& file) {
   return checkpoint;
 }
 
+// Of the model's own tape, on any ranks.
+std::vector<uint64_t> model_fingerprints(StepDescription step) {
+  step.shards.reset();
+  return step_fingerprints(step);
+}
+
 void check_same_tape(const StepCheckpoint& checkpoint, const StepDescription& step) {
-  const std::vector<uint64_t> own = step_fingerprints(step);
+  const std::vector<uint64_t> own = model_fingerprints(step);
   const auto differ = std::ranges::mismatch(own, checkpoint.fingerprints).in1;
   check_file(own == checkpoint.fingerprints, checkpoint.directory / step_file,
              "is of another model, or of batches of another shape: the tapes differ at node ",
@@ -100,7 +108,21 @@ void check_same_tape(const StepCheckpoint& checkpoint, const StepDescription& st
 }  // namespace
 
 StepCheckpoint describe_checkpoint(int64_t step, const StepDescription& described,
-                                   const PlannedSteps& planned) {
+                                   const PlannedSteps& planned, const StepCheckpoint* resumed) {
+  if (resumed && !keeps_chunks(*resumed, described)) {
+    StepCheckpoint same = *resumed;
+    if (step != same.step) same.summed_ranks = summed_ranks(described.config);
+    same.step = step;
+    return same;
+  }
+  if (described.shards) {
+    return {.step = step,
+            .seed = described.config.seed,
+            .accumulate = described.config.accumulate,
+            .summed_ranks = summed_ranks(described.config),
+            .fingerprints = model_fingerprints(described),
+            .has_free_chunks = true};
+  }
   std::vector<NodesInChunks> nodes = nodes_in_chunks(planned.plans.step);
   std::ranges::copy(parts_in(planned.chunks.nodes), std::back_inserter(nodes));
   return {.step = step,
@@ -109,7 +131,11 @@ StepCheckpoint describe_checkpoint(int64_t step, const StepDescription& describe
           .summed_ranks = summed_ranks(described.config),
           .chunks = {.loss_rows = planned.chunks.loss_rows, .nodes = std::move(nodes)},
           .chunks_of_nodes = planned.plans.step.chunks,
-          .fingerprints = step_fingerprints(described)};
+          .fingerprints = model_fingerprints(described)};
+}
+
+bool keeps_chunks(const StepCheckpoint& checkpoint, const StepDescription& step) {
+  return !checkpoint.has_free_chunks && !step.shards;
 }
 
 void save_checkpoint(const fs::path& directory, const StepCheckpoint& checkpoint, StepModel& model,

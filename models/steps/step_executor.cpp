@@ -26,22 +26,42 @@ std::unique_ptr<GradientExchange> make_exchange(StepModel& model, const StepConf
         "has ", ranks, " of them");
   if (ranks == 0) return nullptr;
   SumRanks::check_ranks(ranks);
-  check(config.accumulate % ranks == 0, config.accumulate, " micro-batches of a step cannot be ",
-        "divided among ", ranks, " ranks");
+  check(config.accumulate % config.replicas() == 0, config.accumulate, " micro-batches of a step ",
+        "cannot be divided among ", config.replicas(),
+        config.neighbours > 1 ? " groups of ranks" : " ranks");
   check(0 <= config.zero && config.zero <= GradientExchange::max_stage, "there is no stage ",
-        config.zero, " of ZeRO here, but 0, 1 and 2");
+        config.zero, " of ZeRO here, but 0, 1, 2 and 3");
   const std::vector<Parameter*> trained = model.parameters().trainable();
   check_same_steps(trained, config, plans, stream);
-  return std::make_unique<GradientExchange>(trained, stream, config.zero,
-                                            buckets_in_flight(plans.step));
+  const MeshRanks* const shards = model.shards();
+  const int sharing = shards ? shards->mesh().ranks() : 1;
+  check(sharing == config.neighbours, "a step of ", config.neighbours,
+        " ranks that share each micro-batch has a model of ", sharing);
+  return std::make_unique<GradientExchange>(
+      trained, stream, shards ? shards->queue() : std::make_shared<const ExchangeQueue>(stream),
+      sharing, shards && config.accumulate == 1 ? 0 : config.zero, buckets_in_flight(plans.step));
+}
+
+std::unique_ptr<SharedState> make_shared_state(StepModel& model, GradientExchange* exchange,
+                                               Stream& stream) {
+  if (!exchange) return nullptr;
+  return std::make_unique<SharedState>(model.parameters().all(), *exchange, model.shards(), stream);
+}
+
+std::unique_ptr<NeighbourSums> make_neighbour_sums(StepModel& model, GradientExchange* exchange,
+                                                   Stream& stream) {
+  if (!model.shards()) return nullptr;
+  const int64_t bucket = exchange->pieces().piece_elements() * exchange->ranks();
+  return std::make_unique<NeighbourSums>(*model.shards(), stream, exchange, bucket);
 }
 
 OptimizerMemory optimizer_memory(const Plan& plan, GradientExchange* exchange,
-                                 HostLink* link = nullptr) {
+                                 HostLink* link = nullptr, SharedState* shared = nullptr) {
   return {.state = plan.optimizer_state,
           .link = link,
           .bytes_on_device = plan.state_bytes_on_device,
-          .own = exchange && exchange->stage() > 0 ? exchange : nullptr};
+          .own = exchange && exchange->stage() > 0 ? exchange : nullptr,
+          .others = shared};
 }
 
 std::unique_ptr<HostLink> make_link(StepModel& model, const OptimizerSettings& settings,
@@ -107,10 +127,13 @@ StepExecutor::StepExecutor(StepModel& model, const StepConfig& config, const Ste
       plans_(plans),
       stream_(stream),
       exchange_(make_exchange(model, config, plans, stream)),
+      shared_(make_shared_state(model, exchange_.get(), stream)),
+      neighbour_sums_(make_neighbour_sums(model, exchange_.get(), stream)),
       link_(make_link(model, config.optimizer, plans, exchange_.get(), stream)),
       offloader_(make_offloader(plans, link_.get())),
-      optimizer_(make_optimizer(model.parameters().trainable(), config.optimizer, stream,
-                                optimizer_memory(plans.step, exchange_.get(), link_.get()))) {
+      optimizer_(make_optimizer(
+          model.parameters().trainable(), config.optimizer, stream,
+          optimizer_memory(plans.step, exchange_.get(), link_.get(), shared_.get()))) {
   const auto make = [&](Name name, const Shape& shape, DType type) {
     return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
   };
@@ -118,10 +141,16 @@ StepExecutor::StepExecutor(StepModel& model, const StepConfig& config, const Ste
   loss_scale_ = make("loss scale", {1}, accumulator(config.dtype));
   random_ = make("random state", {4}, DType::i32);
   if (exchange_) {
-    const int64_t asked = 2 * config.ranks;
+    const int64_t asked = int64_t{2} * config.ranks;
     losses_ = make("losses", {config.accumulate + asked}, DType::f32);
   }
   if (stream.captures() && !host_works() && !exchange_) results_.emplace(stream);
+}
+
+bool StepExecutor::share_state(const std::function<void()>& work) {
+  if (shared_) return shared_->share(*optimizer_, work);
+  work();
+  return true;
 }
 
 bool StepExecutor::host_works() const {
@@ -199,7 +228,7 @@ void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) 
   graphs_.begin(stream_);
   PlacedStep memory(stream_.arena(), plans_.layout);
   for (int64_t micro = 0; micro < config_.micro_batches_of_rank(); ++micro) {
-    const int64_t of_step = exchange_ ? micro * config_.ranks + exchange_->rank() : micro;
+    const int64_t of_step = exchange_ ? micro * config_.replicas() + exchange_->rank() : micro;
     upload(of_step);
     set_random(step.number, of_step);
     enqueue_micro_step(micro);
@@ -239,8 +268,14 @@ void StepExecutor::enqueue_micro_step(int64_t micro) {
 void StepExecutor::begin_losses(const Step& step) {
   launch(Fill{.out = losses_}, stream_);
   const std::array asked{step.asks_to_stop ? 1.0F : 0.0F, step.asks_to_save ? 1.0F : 0.0F};
-  const int64_t at = config_.accumulate + 2 * exchange_->rank();
-  write<float>(losses_.slice({at, at + 2}), asked);
+  write<float>(losses_.slice(asked_of(exchange_->rank())), asked);
+}
+
+// Of all ranks that have the same place among their neighbours, one after another.
+Range StepExecutor::asked_of(int replica) const {
+  const int place = model_.shards() ? model_.shards()->rank() : 0;
+  const int64_t at = config_.accumulate + int64_t{2} * (place * config_.replicas() + replica);
+  return {at, at + 2};
 }
 
 void StepExecutor::keep_loss(int64_t micro) {
@@ -250,26 +285,35 @@ void StepExecutor::keep_loss(int64_t micro) {
 
 void StepExecutor::exchange_losses() {
   stream_.arena().begin_phase(phase_of_losses);  // a replayed graph began none of its own
-  exchange_->gather("losses", [&](int rank) {
-    const int64_t asked = config_.accumulate + 2 * rank;
-    std::vector<View> all{losses_.slice({asked, asked + 2})};
-    for (int64_t micro = rank; micro < config_.accumulate; micro += config_.ranks) {
+  const int replicas = config_.replicas();
+  exchange_->gather("losses", [&](int replica) {
+    std::vector<View> all{losses_.slice(asked_of(replica))};
+    for (int64_t micro = replica; micro < config_.accumulate; micro += replicas) {
       all.push_back(losses_.slice({micro, micro + 1}));
     }
     return all;
   });
+  if (config_.neighbours == 1) return;  // who have the same losses, but may ask for something else
+  const Tensor asked = losses_.slice({config_.accumulate, losses_.numel()});
+  const View own = losses_.slice({asked_of(0).begin, asked_of(replicas - 1).end});
+  model_.shards()->all().all_gather(asked, own, stream_, "losses");
+}
+
+GradientSink* StepExecutor::sink() const {
+  if (neighbour_sums_) return neighbour_sums_.get();
+  return exchange_.get();
 }
 
 void StepExecutor::run_micro_step(size_t phase, bool is_last) {
-  const bool sums = exchange_ && (exchange_->stage() == 2 || is_last);
+  const bool sums = exchange_ && (exchange_->stage() >= 2 || is_last);
   stream_.arena().begin_phase(phase);
   run_micro_batch(model_, stream_,
                   {.plan = plans_.step,
-                   .micro_batches = static_cast<int>(config_.accumulate),
+                   .micro_batches = static_cast<int>(config_.accumulate) * config_.neighbours,
                    .loss_scale = loss_scale_,
                    .random = random_,
                    .offloader = offloader_.get(),
-                   .sink = sums ? exchange_.get() : nullptr,
+                   .sink = sums ? sink() : nullptr,
                    .survey = survey_},
                   loss_);
 }

@@ -10,6 +10,8 @@
 #include "spool/autograd/captured_graphs.h"
 #include "spool/autograd/survey.h"
 #include "spool/models/steps/exchange/gradient_exchange.h"
+#include "spool/models/steps/exchange/neighbour_sums.h"
+#include "spool/models/steps/exchange/shared_state.h"
 #include "spool/models/steps/step.h"
 
 namespace spool {
@@ -98,6 +100,8 @@ class StepExecutor {
   MemoryStats disk() const { return offloader_ ? offloader_->disk() : MemoryStats{}; }
   // What ranks exchange; null without them.
   GradientExchange* exchange() const { return exchange_.get(); }
+  // See StepRunner::share_state().
+  bool share_state(const std::function<void()>& work);
 
  private:
   void run_placeholder(double learning_rate);
@@ -110,14 +114,18 @@ class StepExecutor {
   void keep_loss(int64_t micro);
   void exchange_losses();
   bool host_works() const;
+  GradientSink* sink() const;
+  Range asked_of(int replica) const;
 
   StepModel& model_;
   StepConfig config_;
   StepPlans plans_;
   Stream& stream_;
-  std::unique_ptr<GradientExchange> exchange_;  // with ranks
-  std::unique_ptr<HostLink> link_;              // if anything leaves the device
-  std::unique_ptr<Offloader> offloader_;        // if the plan offloads saved values
+  std::unique_ptr<GradientExchange> exchange_;     // with ranks
+  std::unique_ptr<SharedState> shared_;            // with ranks
+  std::unique_ptr<NeighbourSums> neighbour_sums_;  // with ranks that share each micro-batch
+  std::unique_ptr<HostLink> link_;                 // if anything leaves the device
+  std::unique_ptr<Offloader> offloader_;           // if the plan offloads saved values
   std::unique_ptr<Optimizer> optimizer_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
   Tensor losses_;  // with ranks, of each micro-batch, then what each rank asks for: stop, save

@@ -9,15 +9,18 @@
 namespace spool {
 
 StepDescription with_micro_batches(StepDescription step, int64_t max) {
-  const int64_t ranks = std::max(step.config.ranks, 1);
-  step.config.accumulate = std::min(step.config.accumulate, max * ranks);
+  const int64_t replicas = std::max(step.config.replicas(), 1);
+  step.config.accumulate = std::min(step.config.accumulate, max * replicas);
   return step;
 }
 
-RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const Machine& machine) {
+RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan,
+                            const Machine& of_device) {
   RehearsedTape rehearsed;
+  Machine machine = of_device;
+  if (step.shards) machine.mesh.ranks = step.config.ranks;
   MetaStream stream(machine);
-  const std::unique_ptr<StepModel> model = step.make_model(stream);
+  const std::unique_ptr<StepModel> model = make_step_model(step, stream);
   const Spec scalar{Shape{1}, accumulator(step.config.dtype)};
   rehearsed.program = run_micro_batch(*model, stream,
                                       {.plan = plan,
@@ -56,8 +59,9 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
       log.emplace(
           stream.arena(), [&stream] { return stream.now(); }, trace.get());
     }
-    const std::unique_ptr<StepModel> model = step.make_model(stream);
+    const std::unique_ptr<StepModel> model = make_step_model(step, stream);
     StepExecutor executor(*model, step.config, plans, stream);
+    if (step.shards) model->parameters().initialise(step.config.seed);  // which takes memory
     executor.optimizer().initialise();
     if (asked.survey) executor.survey(&rehearsed.survey);
     const Traced traced(stream, trace);

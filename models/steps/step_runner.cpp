@@ -34,7 +34,7 @@ DType dtype_of_model(const StepDescription& step) {
 
 StepRunner::StepRunner(StepDescription description, const StepRequest& request,
                        const StepPlace& place, const std::string& resume)
-    : description_(std::move(description)) {
+    : description_(with_neighbours(std::move(description))) {
   description_.config.dtype = dtype_of_model(description_);
   std::optional<StepCheckpoint> checkpoint;
   if (!resume.empty()) checkpoint = find_checkpoint(resume, description_);
@@ -44,7 +44,8 @@ StepRunner::StepRunner(StepDescription description, const StepRequest& request,
 
 void StepRunner::plan(const StepRequest& given, const StepPlace& place,
                       const std::optional<StepCheckpoint>& checkpoint) {
-  const StepRequest request = checkpoint ? with_chunks_of(*checkpoint, given) : given;
+  const bool keeps = checkpoint && keeps_chunks(*checkpoint, description_);
+  const StepRequest request = keeps ? with_chunks_of(*checkpoint, given) : given;
   const auto measured = [&] {
     CalibrationRequest wanted = calibration_of(description_, request, place.device, place.threads);
     if (checkpoint) wanted.products = checkpoint->products;
@@ -56,7 +57,7 @@ void StepRunner::plan(const StepRequest& given, const StepPlace& place,
     return std::move(found.machine);
   };
   planned_ = plan_steps(description_, request, place.machine ? *place.machine : measured());
-  if (checkpoint) check_chunks(*checkpoint, planned_.plans.step, planned_.chunks);
+  if (keeps) check_chunks(*checkpoint, planned_.plans.step, planned_.chunks);
 }
 
 void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint>& checkpoint) {
@@ -70,6 +71,7 @@ void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint
   initialise();
   if (!checkpoint) return;
   load_checkpoint(*checkpoint, *model_, optimizer());
+  resumed_ = std::make_unique<const StepCheckpoint>(*checkpoint);
   steps_ = checkpoint->step;
   own_runs_.push_back(whole_path(checkpoint->directory.parent_path()));
   const bool keeps_sums = checkpoint->summed_ranks == summed_ranks(description_.config);
@@ -81,7 +83,7 @@ void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint
 }
 
 StepRunner::StepRunner(StepDescription description, const StepPlans& plans, Stream& stream)
-    : description_(std::move(description)), planned_{.plans = plans} {
+    : description_(with_neighbours(std::move(description))), planned_{.plans = plans} {
   make_executor(stream);
 }
 
@@ -97,14 +99,12 @@ MemoryStats StepRunner::disk() const { return executor_->disk(); }
 
 bool StepRunner::share_state(const std::function<void()>& work) {
   check_same_parameters(model_->parameters());
-  if (executor_->exchange()) return executor_->exchange()->share_state(optimizer(), work);
-  work();
-  return true;
+  return executor_->share_state(work);
 }
 
 void StepRunner::make_executor(Stream& stream) {
   stream_ = &stream;
-  model_ = description_.make_model(stream);
+  model_ = make_step_model(description_, stream);
   executor_ = std::make_unique<StepExecutor>(*model_, description_.config, planned_.plans, stream);
 }
 
@@ -145,7 +145,7 @@ void StepRunner::write(const std::string& directory) {
     own_runs_.push_back(run);
   }
   stream_->synchronize();
-  StepCheckpoint checkpoint = describe_checkpoint(steps_, description_, planned_);
+  StepCheckpoint checkpoint = describe_checkpoint(steps_, description_, planned_, resumed_.get());
   checkpoint.products = products_;
   directory_->write(steps_, [&](const fs::path& partial) {
     save_checkpoint(partial, checkpoint, *model_, optimizer());

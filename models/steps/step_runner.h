@@ -68,7 +68,7 @@ class StepRunner {
   // The model, of the type that make_model made.
   template <class Model = StepModel>
   Model& model() {
-    return static_cast<Model&>(*model_);
+    return static_cast<Model&>(model_->whole());
   }
   Optimizer& optimizer();
 
@@ -124,6 +124,7 @@ class StepRunner {
   std::unique_ptr<StepExecutor> executor_;
   std::unique_ptr<RunDirectory> directory_;      // of the last save()
   std::vector<std::filesystem::path> own_runs_;  // resumed or saved; canonical paths
+  std::unique_ptr<const StepCheckpoint> resumed_;
   MatmulAlgorithms products_ = {};  // the table that a GPU's products are computed by, if any
   int64_t steps_ = 0;
 };

@@ -49,6 +49,7 @@ std::vector<TrainingConfig> sample_configs(const TrainingConfig& config) {
   const int64_t layers = std::min(config.model.shape().layers, sample_layers);
   sample.model = config.model.with("layers", layers);
   sample.chunks.nodes.clear();
+  sample.shards.reset();
   std::vector<TrainingConfig> samples{sample};
   while (sample.batch > 1 || sample.seq / 2 >= min_tokens) {
     (sample.batch > 1 ? sample.batch : sample.seq) /= 2;
@@ -76,6 +77,7 @@ void add_samples(CalibrationRequest& request, const TrainingConfig& config,
 }
 
 KernelCount count_kernels(const PlannedRun& run, const Machine& machine) {
+  if (run.config.shards) return {};  // its ops are parts of those that are measured
   const MeasurableWork step = measurable_step(describe_step(run.config), run.plans);
   const auto kernels = distinct(rehearse_kernels(step, machine).launches);
   const auto is_measured = [&](const KernelTime& k) {

@@ -45,9 +45,11 @@ uint64_t hash_of_layout(const AllocationHistory& history) {
   return hash.state();
 }
 
-ExchangesOfAName& of_name(std::vector<ExchangesOfAName>& list, const char* name) {
+// What a name says before the value and the node that move.
+ExchangesOfAName& of_name(std::vector<ExchangesOfAName>& list, std::string_view name) {
+  name = name.substr(0, name.find(','));
   const auto at = std::ranges::find(list, name, &ExchangesOfAName::name);
-  return at != list.end() ? *at : list.emplace_back(ExchangesOfAName{.name = name});
+  return at != list.end() ? *at : list.emplace_back(ExchangesOfAName{.name = std::string(name)});
 }
 
 // "415" beside "623 MiB", or "900 KiB" beside it.
@@ -59,7 +61,8 @@ std::string in_unit_of(const std::string& sum, size_t bytes) {
 const char* what_is_divided(int zero) {
   return zero == 0   ? "nothing divided"
          : zero == 1 ? "state divided"
-                     : "gradients and state divided";
+         : zero == 2 ? "gradients and state divided"
+                     : "parameters, gradients and state divided";
 }
 
 std::string count_of(int64_t count, const char* what, const char* plural = "s") {
@@ -105,16 +108,17 @@ std::string ranks_in_words(const ExchangeForetold& of, std::string machine) {
 }
 
 std::string division_in_words(const ExchangeForetold& of) {
-  std::string words =
-      fmt::format("{} a rank; ZeRO {}: {}", count_of(of.micro_batches, "micro-batch", "es"),
-                  of.zero, what_is_divided(of.zero));
-  if (of.ranks > 1) {
+  std::string words = count_of(of.micro_batches, "micro-batch", "es") + " a rank";
+  if (of.replicas > 1 || of.ranks == 1) {
+    words += fmt::format("; ZeRO {}: {}", of.zero, what_is_divided(of.zero));
+  }
+  if (of.replicas > 1) {
     words += fmt::format("; {} of {} in flight", count_of(of.buckets_in_flight, "bucket"),
                          format_bytes(of.bucket_bytes));
   }
   if (of.rounded_from == 0) return words;
   return fmt::format("{}; {} a step instead of {}, which {} ranks can share", words,
-                     of.micro_batches * of.ranks, of.rounded_from, of.ranks);
+                     of.micro_batches * of.replicas, of.rounded_from, of.replicas);
 }
 
 std::string sent_in_words(const ExchangeForetold& of) {
@@ -126,6 +130,14 @@ std::string sent_in_words(const ExchangeForetold& of) {
         fmt::format("{} {} {}", parts.empty() ? ":" : ",", in_unit_of(sum, of.sent(name)), name);
   }
   return "sent by a rank" + parts;
+}
+
+std::vector<ExchangesOfAName> moves_of(const ExchangeForetold& of) {
+  std::vector<ExchangesOfAName> moves;
+  for (const ExchangesOfAName& e : of.list) {
+    if (e.name.find(" along ") != std::string::npos) moves.push_back(e);
+  }
+  return moves;
 }
 
 std::string link_rate(const ExchangeForetold& of) {

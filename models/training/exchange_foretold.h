@@ -14,7 +14,7 @@ namespace spool {
 
 // All exchanges of a step with one name.
 struct ExchangesOfAName {
-  std::string name = {};  // "gradients", "parameters", "norms"
+  std::string name = {};  // "gradients", "parameters", "norms", "all-reduce along tensor"
   size_t count = 0;
   size_t bytes = 0;  // sent by a rank
   double seconds = 0;
@@ -22,9 +22,11 @@ struct ExchangesOfAName {
 
 struct ExchangeForetold {
   int ranks = 0;
-  int ranks_of_machine = 0;   // 0: all of them
-  std::string launcher = {};  // "torchrun"; empty: the program itself
+  int ranks_of_machine = 0;            // 0: all of them
+  std::string launcher = {};           // "torchrun"; empty: the program itself
+  std::vector<std::string> cuts = {};  // what each axis cuts of ops that ranks share
   int zero = 2;
+  int replicas = 1;           // of ranks, that have micro-batches of their own
   int64_t micro_batches = 1;  // of a rank
   // Those of a step that the model would have without ranks, if it now has others.
   int64_t rounded_from = 0;
@@ -56,6 +58,9 @@ std::string ranks_in_words(const ExchangeForetold&, std::string machine);
 std::string division_in_words(const ExchangeForetold&);
 // "sent by a rank: 415 gradients, 208 parameters", beside the sum of all, in its unit.
 std::string sent_in_words(const ExchangeForetold&);
+// Of values that move between ranks that share ops: "all-reduce along tensor", by their first
+// exchange.
+std::vector<ExchangesOfAName> moves_of(const ExchangeForetold&);
 // "3.1 GB/s", and beside it "each way, and 20 us; measured, by sockets".
 std::string link_rate(const ExchangeForetold&);
 std::string link_note(const ExchangeForetold&);

@@ -193,7 +193,7 @@ const char* part_with_peak(const PlannedRun& run, const Machine& machine, size_t
 json shown(const PlannedRun& run, const Machine& machine, const std::string& model,
            const Frontier& frontier) {
   TrainingConfig config = run.config;
-  const int64_t ranks = std::max(config.ranks, 1);
+  const int64_t ranks = config.replicas();
   config.accumulate = std::min(config.accumulate, distinct_micro_batches * ranks);
   const RehearsedStep step =
       rehearse_step(describe_step(config), run.plans, machine, {.allocations = true});

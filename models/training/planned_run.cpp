@@ -8,6 +8,7 @@
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/plan_file.h"
+#include "spool/planner/sharding/cut_words.h"
 #include "spool/runtime/files/file.h"
 
 namespace spool {
@@ -46,6 +47,7 @@ void check_chunks(const Plan& given, const Plan& own, const StepChunks& chunks) 
 StepChunks settled_chunks(const TrainingConfig& config, const StepRequest& request,
                           const Machine& machine) {
   StepChunks chunks = config.chunks;
+  if (config.shards) return chunks;
   const bool has_plan = request.plan && !is_for_another_tape(*request.plan, config);
   if (request.choose->regions && chunks.mlp_rows == 0) {
     chunks.nodes = has_plan ? nodes_in_chunks(*request.plan) : std::vector<NodesInChunks>{};
@@ -87,12 +89,27 @@ bool is_plan(const std::filesystem::path& file) {
   }
 }
 
+// A stream to rehearse what a rank does.
+MetaStream stream_of_rank(const TrainingConfig& config) {
+  Machine machine;
+  machine.mesh.ranks = config.shards ? config.ranks : 0;
+  return MetaStream(machine);
+}
+
 size_t bucket_bytes(const TrainingConfig& config) {
-  MetaStream stream{Machine{}};
-  TrainedModel model(config, Plan{}, stream);
-  const RowPieces pieces(model.parameters().trainable(), config.ranks);
+  MetaStream stream = stream_of_rank(config);
+  const std::unique_ptr<StepModel> model = make_step_model(describe_step(config), stream);
+  const RowPieces pieces(model->parameters().trainable(), config.replicas());
   const int64_t elements = pieces.piece_elements() * pieces.ranks();
   return static_cast<size_t>(elements) * size_of(accumulator(config.dtype));
+}
+
+std::vector<std::string> cuts_of(const TrainingConfig& config) {
+  if (!config.shards) return {};
+  MetaStream stream{Machine{}};
+  const std::unique_ptr<StepModel> model = describe_step(config).make_model(stream);
+  const RecordedLoss loss = record_loss(*model, stream);
+  return cuts_in_words(loss.program, config.shards->choose(loss), config.shards->mesh);
 }
 
 ExchangeForetold foretell_exchange(const PlannedRun& run, const Machine& machine) {
@@ -103,7 +120,9 @@ ExchangeForetold foretell_exchange(const PlannedRun& run, const Machine& machine
   foretold.ranks_of_machine = machine.mesh.ranks_of_machine;
   foretold.link = machine.mesh.link;
   foretold.zero = config.zero;
-  foretold.micro_batches = config.accumulate / config.ranks;
+  foretold.micro_batches = config.accumulate / config.replicas();
+  foretold.replicas = config.replicas();
+  foretold.cuts = cuts_of(config);
   foretold.buckets_in_flight = buckets_in_flight(run.plans.step);
   foretold.bucket_bytes = bucket_bytes(config);
   return foretold;
@@ -116,11 +135,13 @@ StepDescription describe_step(const TrainingConfig& config, const Plan& evaluati
               [config, evaluation](Stream& stream) {
                 return std::make_unique<TrainedModel>(config, evaluation, stream);
               },
-          .config = config.step()};
+          .config = config.step(),
+          .shards = config.shards};
 }
 
 StepPlans make_plans(const TrainingConfig& config, const Policy& policy, const Machine& machine) {
-  return {.step = plan_step(describe_step(config), with_chunks(policy, config.chunks), machine)};
+  return {.step = plan_step(describe_step(config), with_chunks(policy, config.chunks_of_tape()),
+                            machine)};
 }
 
 RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional<Plan> plan) {
@@ -129,8 +150,8 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
   const auto sharers = static_cast<size_t>(std::max(o.ranks_here, 1));
   const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2 / sharers);
   Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
-                 .loss_chunk = !o.resume && !is_given("chunk-loss"),
-                 .regions = !o.resume && !is_given("chunk-mlp"),
+                 .loss_chunk = !o.resume && !is_given("chunk-loss") && !o.training.shards,
+                 .regions = !o.resume && !is_given("chunk-mlp") && !o.training.shards,
                  .state_share = has_host && host > 0 && !is_given("optimizer-state"),
                  .host_bytes = host};
   const bool may_offload =
@@ -170,7 +191,7 @@ void divide_memory(RunRequest& request, int ranks) {
 }
 
 CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>& given) {
-  const StepRequest steps{.policy = with_chunks(o.policy, o.training.chunks),
+  const StepRequest steps{.policy = with_chunks(o.policy, o.training.chunks_of_tape()),
                           .plan = given,
                           .budget = o.memory,
                           .free = free_memory(o.device),
@@ -195,7 +216,7 @@ RunPlanner::RunPlanner(const TrainingConfig& config, const RunRequest& given,
   StepRequest& steps = request.steps;
   if (!steps.choose) steps.choose.emplace();
   config_.chunks = settled_chunks(config, steps, machine);
-  steps.policy = with_chunks(steps.given_policy(), config_.chunks);
+  steps.policy = with_chunks(steps.given_policy(), config_.chunks_of_tape());
   if (steps.plan) check_given(*steps.plan, config_, steps, machine);
   rest_ = std::make_shared<RestOfRun>(config_, sample, machine);
   steps_.emplace(describe_run(rest_), std::move(request), machine);
@@ -203,7 +224,7 @@ RunPlanner::RunPlanner(const TrainingConfig& config, const RunRequest& given,
 
 PlannedRun RunPlanner::of_run(PlannedSteps planned) const {
   PlannedRun run{std::move(planned), config_};
-  run.config.chunks = run.chunks;
+  if (!config_.shards) run.config.chunks = run.chunks;
   run.config.evaluation = rest_->evaluation_rows(run.plans.step, run.budget, run.budget);
   return run;
 }
@@ -221,11 +242,16 @@ void tell_rounding(PlannedRun& run, const RunOptions& o) {
   if (usual != run.config.accumulate) run.exchange->rounded_from = usual;
 }
 
+uint64_t fingerprint_of_model(TrainingConfig config) {
+  config.shards.reset();
+  return step_fingerprints(describe_step(config)).back();
+}
+
 void read_program(const TrainingConfig& config, const std::function<void(const Program&)>& read) {
-  MetaStream stream{Machine{}};
-  TrainedModel model(config, Plan{}, stream);
+  MetaStream stream = stream_of_rank(config);
+  const std::unique_ptr<StepModel> model = make_step_model(describe_step(config), stream);
   Tape tape(stream, {.backward_follows = true, .random = Tensor({Shape{4}, DType::i32}, stream)});
-  model.loss(tape);
+  model->loss(tape);
   read(tape.program());
 }
 

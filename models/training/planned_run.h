@@ -70,7 +70,9 @@ class RunPlanner {
 // Says of a run on ranks that it has more micro-batches than its model would have without them.
 void tell_rounding(PlannedRun&, const RunOptions&);
 
-// Calls back with the program of a step that keeps every value, while its parameters exist.
+// Of the tape of a micro-batch as the model has it, on any ranks.
+uint64_t fingerprint_of_model(TrainingConfig);
+// Calls back with the program of a rank's step that keeps every value, while its parameters exist.
 void read_program(const TrainingConfig&, const std::function<void(const Program&)>&);
 // What the plan of the run's step does to each layer.
 std::vector<LayerGroup> explain(const PlannedRun&);

@@ -19,7 +19,7 @@ MemoryStats rehearse_others(const TrainingConfig& config, const Plan& step, cons
     trainer.evaluator().rehearse_mean_loss();
     check_same_parameters(trainer.model().parameters());
     if (sample.drawn == 0) return;
-    Generator(trainer.model(), stream, sample.prompt + sample.drawn)
+    Generator(trainer.model(), stream, sample.prompt + sample.drawn, trainer.shared())
         .rehearse(sample.prompt, sample.drawn);
   });
   return report.memory;

@@ -6,6 +6,7 @@
 
 #include "spool/models/families/families.h"
 #include "spool/models/families/gpt2_config.h"
+#include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/training/settings/setting.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/plan_file.h"
@@ -89,6 +90,27 @@ void refuse_other_settings(const RunOptions& o, const JsonField& settings) {
   }
 }
 
+// Contradictions between what is given of ranks.
+void check_given_ranks(const RunOptions& o) {
+  const TrainingConfig& t = o.training;
+  const auto is_given = [&](const char* key) { return o.given.contains(key); };
+  check_setting(o.shard_axes.empty() || !o.shard.empty(), {"mesh", "shard"}, "{mesh} ", o.mesh,
+                " has ranks that share each micro-batch; give {shard} none, rows, megatron or a "
+                "file, which says how");
+  check_setting(t.ranks > 0 || !is_given("zero"), {"zero", "ranks"},
+                "{zero} says what ranks divide, and there are none; give {ranks}, too");
+  check_setting(t.zero < 3 || o.shard_axes.empty() || t.replicas() > 1, {"zero", "mesh"},
+                "{zero} 3 ",
+                "divides parameters among ranks that have micro-batches of their own, and along ",
+                o.shard_axes, " all share each one; give {mesh} an axis data, too, or {zero} 2");
+  check_setting(t.zero == 3 || !o.policy.gathers, {"recompute", "zero"}, "{recompute} gathers is ",
+                "for parameters that ranks store in parts; give {zero} 3, too");
+  for (const char* key : {"rank-timeout", "ranks-as"}) {
+    check_setting(t.ranks > 0 || !is_given(key), {key, "ranks"}, "{", key,
+                  "} is of ranks, and there are none; give {ranks}, too");
+  }
+}
+
 // Contradictions between settings that are given.
 void check_given(const RunOptions& o) {
   const TrainingConfig& t = o.training;
@@ -102,12 +124,7 @@ void check_given(const RunOptions& o) {
       {"min-lr", "lr-schedule"},
       "{min-lr} has no meaning with {lr-schedule} constant, whose learning rate stays the "
       "highest");
-  check_setting(t.ranks > 0 || !is_given("zero"), {"zero", "ranks"},
-                "{zero} says what ranks divide, and there are none; give {ranks}, too");
-  for (const char* key : {"rank-timeout", "ranks-as"}) {
-    check_setting(t.ranks > 0 || !is_given(key), {key, "ranks"}, "{", key,
-                  "} is of ranks, and there are none; give {ranks}, too");
-  }
+  check_given_ranks(o);
   for (const char* key : {"batch", "accumulate"}) {
     check_setting(!o.tokens_per_step || !is_given(key), {key, "tokens-per-step"}, "{", key,
                   "} and {tokens-per-step} both say how a step is split into micro-batches; give "
@@ -139,7 +156,7 @@ void split_into_rows(RunOptions& o, int64_t tokens) {
   check_setting(below == tokens, {"tokens-per-step", "seq"}, "{tokens-per-step} ", tokens,
                 " is no multiple of {seq} ", seq, "; the nearest ",
                 rows > 0 ? sentence("are ", below, " and ") : "is ", below + seq);
-  const int ranks = std::max(o.training.ranks, 1);
+  const int ranks = o.training.replicas();
   check_setting(rows % ranks == 0, {"tokens-per-step", "ranks"}, "a step of ", tokens,
                 " tokens has ", rows, " rows of ", seq, " tokens, which ", ranks,
                 " ranks cannot share; give a multiple of ", ranks * seq, " tokens");
@@ -169,6 +186,9 @@ RunOptions options_with(const GivenTexts& given) {
     texts == given.end() ? setting.reset(o) : setting.read(o, texts->second);
   }
   check_given(o);
+  if (o.training.zero == 3 && o.training.ranks > 0 && !o.training.shards) {
+    o.training.shards = whole_micro_batches();
+  }
   if (o.tokens_per_step && !o.resume) split_into_rows(o, *o.tokens_per_step);
   return o;
 }
@@ -280,6 +300,10 @@ void check_run_settings(const RunOptions& o) {
   const bool evaluates = o.eval_every > 0 && o.eval_batches > 0;
   constexpr const char* of_no_evaluations =
       ", and the run has none between its steps; give the steps between them, or ";
+  check_setting(o.training.neighbours() == 1 || o.device.type == DeviceType::cpu,
+                {"shard", "device"},
+                "on GPUs ranks cannot share a micro-batch yet; use the cpu, or "
+                "a mesh along data alone, where each rank has micro-batches of its own");
   check_setting(evaluates || !o.keep_best, {"keep-best", "eval-every"},
                 "the best model is found by evaluations", of_no_evaluations, "do not keep it");
   check_setting(evaluates || o.patience == 0, {"patience", "eval-every"},
@@ -294,6 +318,7 @@ void check_names_differ(const RunOptions& o, const NamedFiles& others) {
                    {"log", o.log},
                    {"trace", o.trace},
                    {"save-plan", o.save_plan},
+                   {"save-shard", o.save_shard},
                    {"report", o.report}};
   files.insert(files.end(), others.begin(), others.end());
   for (const auto& [key, name] : files) {

@@ -57,7 +57,7 @@ class SplitSearch {
 
   void add_splits() {
     for (const int64_t batch : divisors(rows_)) {
-      if (rows_ / batch % std::max(options_.training.ranks, 1) != 0) continue;
+      if (rows_ / batch % options_.training.replicas() != 0) continue;
       StepSplit split{.batch = batch, .accumulate = rows_ / batch};
       if (batch > 1 && batch * options_.training.seq > largest_count) break;
       split.fits = batch == 1 || smallest_bytes(config_of(split)) <= memory_;
@@ -69,7 +69,8 @@ class SplitSearch {
   double keep_all_seconds(const StepSplit& split) const {
     TrainingConfig config = config_of(split);
     if (!options_.given.contains("chunk-loss")) config.chunks.loss_rows = 0;
-    StepPlans plans = make_plans(config, with_chunks(options_.policy, config.chunks), machine_);
+    StepPlans plans =
+        make_plans(config, with_chunks(options_.policy, config.chunks_of_tape()), machine_);
     plans.spill_directory = options_.spill_directory;
     return foretell_step(describe_step(config), plans, machine_).seconds;
   }

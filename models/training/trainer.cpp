@@ -5,24 +5,25 @@
 namespace spool {
 
 Plan evaluation_plan(const TrainingConfig& config) {
+  if (config.shards) return {};  // it has chunks of its own
   return plan_evaluation(config.model, config.dtype, config.batch, config.seq,
                          config.evaluation.value_or(ChunkRows{}));
 }
 
 TrainedModel::TrainedModel(const TrainingConfig& config, Plan evaluation, Stream& stream)
-    : model_(config.model.make(config.dtype, stream, config.seq)),
-      input_(config.batch, config.seq, stream),
-      dropout_(config.dropout),
-      evaluation_(std::move(evaluation)),
-      evaluator_(*model_, input_, evaluation_, stream) {
-  model_->set_sum_order(config.sum_order());
+    : Evaluation({.model = config.model,
+                  .dtype = config.dtype,
+                  .batch = config.batch,
+                  .seq = config.seq,
+                  .chunks = config.evaluation.value_or(ChunkRows{})},
+                 std::move(evaluation), stream),
+      dropout_(config.dropout) {
+  model().set_sum_order(config.sum_order());
 }
 
 Var TrainedModel::loss(Tape& tape) {
-  return model_->loss(tape.input(input_.tokens), tape.input(input_.targets), dropout_);
+  return model().loss(tape.input(input().tokens), tape.input(input().targets), dropout_);
 }
-
-void TrainedModel::upload_placeholder() { input_.upload_placeholder(); }
 
 Trainer::Trainer(const TrainingConfig& config, const StepPlans& plans, Stream& stream)
     : config_(config),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "spool/models/families/model_file.h"
-#include "spool/models/inference/evaluator.h"
+#include "spool/models/inference/evaluation.h"
 #include "spool/models/steps/step_runner.h"
 #include "spool/models/training/planned_run.h"
 
@@ -17,26 +17,14 @@ namespace spool {
 Plan evaluation_plan(const TrainingConfig&);
 
 // A model of text and its micro-batch, as a StepRunner sees them, with an evaluator of both.
-class TrainedModel final : public StepModel {
+class TrainedModel final : public Evaluation {
  public:
   // `evaluation`: the plan of the evaluator's tapes.
   TrainedModel(const TrainingConfig&, Plan evaluation, Stream&);
-
-  Model& model() { return *model_; }
-  BatchInput& input() { return input_; }
-  Evaluator& evaluator() { return evaluator_; }
-
-  Parameters& parameters() override { return model_->parameters(); }
-  void initialise(uint64_t seed) override { model_->initialise(seed); }
   Var loss(Tape&) override;
-  void upload_placeholder() override;
 
  private:
-  std::shared_ptr<Model> model_;
-  BatchInput input_;
   float dropout_;
-  Plan evaluation_;
-  Evaluator evaluator_;
 };
 
 class Trainer {
@@ -45,6 +33,8 @@ class Trainer {
   Trainer(const TrainingConfig&, const StepPlans&, Stream&);
 
   Model& model() { return model_.model(); }
+  // Of ranks that share it, what each has a part of; null: it is whole.
+  const ShardedModel* shared() const { return model_.shared(); }
   Optimizer& optimizer() { return runner_.optimizer(); }
   // Initialises the weights at random.
   void initialise();

@@ -33,9 +33,10 @@ std::string divisors_in_words(int64_t n) {
 }
 
 void validate_ranks(const TrainingConfig& c) {
-  check_setting(c.ranks == 0 || c.accumulate % c.ranks == 0, {"accumulate", "ranks"},
-                "this run has ", c.accumulate, " micro-batches a step, so ",
-                divisors_in_words(c.accumulate), " ranks can compute it, not ", c.ranks);
+  check_setting(c.accumulate % c.replicas() == 0, {"accumulate", "ranks"}, "this run has ",
+                c.accumulate, " micro-batches a step, so ", divisors_in_words(c.accumulate),
+                c.neighbours() > 1 ? " groups of ranks" : " ranks", " can compute it, not ",
+                c.replicas());
 }
 
 void validate_schedule(const TrainingConfig& c) {
@@ -76,6 +77,7 @@ StepConfig TrainingConfig::step() const {
   return {.dtype = dtype,
           .accumulate = accumulate,
           .ranks = ranks,
+          .neighbours = neighbours(),
           .zero = zero,
           .seed = seed,
           .optimizer = optimizer};

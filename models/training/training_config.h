@@ -2,6 +2,7 @@
 
 // The settings that define what a training run computes: model, batches, schedule, optimizer.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -20,7 +21,9 @@ struct TrainingConfig {
   int64_t seq = 1024;      // tokens of a row
   int64_t accumulate = 1;  // micro-batches of a step, of all ranks
   int ranks = 0;           // that share them; 0: one computes alone
-  int zero = 2;            // what ranks divide; see StepConfig
+  // How groups of them share each micro-batch; none: each has micro-batches of its own.
+  std::optional<StepShards> shards = {};
+  int zero = 2;  // what ranks divide; see StepConfig
   int64_t steps = 1000;
   int64_t warmup = 0;  // steps
   double lr = 6e-4, min_lr = 6e-5;
@@ -42,6 +45,14 @@ struct TrainingConfig {
   int64_t rows_per_step() const { return batch * accumulate; }
   int64_t tokens_per_step() const { return rows_per_step() * seq; }
   LearningRate learning_rate() const;
+  // Those of the step's tape: of ranks that share a micro-batch, without those of nodes, which are
+  // of the model's.
+  StepChunks chunks_of_tape() const {
+    return shards ? StepChunks{.loss_rows = chunks.loss_rows, .mlp_rows = chunks.mlp_rows} : chunks;
+  }
+  int neighbours() const { return shards ? shards->mesh.ranks() : 1; }
+  // Groups of ranks, or ranks, that have micro-batches of their own; at least 1.
+  int replicas() const { return std::max(ranks / neighbours(), 1); }
   // The part that a StepExecutor needs.
   StepConfig step() const;
   // Throws an error that names the settings if one is out of range or two contradict each other.

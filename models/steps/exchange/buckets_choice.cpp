@@ -41,7 +41,7 @@ void add_search(PlannedSteps& to, const PlannedSteps& other) {
 
 PlannedSteps plan_buckets(const RunSteps& run, const RunRequest& request, const Machine& machine,
                           const std::function<PlannedSteps(int buckets)>& plan) {
-  if (run.step.config.ranks < 2) return plan(request.steps.buckets_in_flight);
+  if (run.step.config.replicas() < 2) return plan(request.steps.buckets_in_flight);
   if (request.steps.plan) return plan(buckets_in_flight(*request.steps.plan));
   if (const int given = request.steps.buckets_in_flight) return plan(given);
   std::vector<PlannedSteps> all{plan(choices.front())};

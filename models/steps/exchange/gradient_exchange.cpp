@@ -4,6 +4,7 @@
 
 #include "spool/kernels/reduce.h"
 #include "spool/kernels/sum_ranks.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -30,43 +31,45 @@ void finish(Stream& queue, Stream& compute) noexcept {
 
 }  // namespace
 
-GradientExchange::GradientExchange(std::vector<Parameter*> parameters, Stream& stream, int stage,
-                                   int buckets_in_flight)
+GradientExchange::GradientExchange(std::vector<Parameter*> parameters, Stream& stream,
+                                   std::shared_ptr<const ExchangeQueue> queue, int neighbours,
+                                   int stage, int buckets_in_flight)
     : compute_(stream),
-      ranks_(*stream.ranks()),
-      queue_(stream.side_stream()),
-      opened_(ranks_.open(stream)),
+      ranks_(queue->ranks()),
+      queue_(std::move(queue)),
+      neighbours_(neighbours),
       stage_(stage),
       max_in_flight_(static_cast<size_t>(buckets_in_flight)),
       parameters_(std::move(parameters)),
-      pieces_(parameters_, ranks_.size()),
-      own_(pieces_.own_slices(ranks_.rank())),
+      pieces_(parameters_, ranks()),
+      own_(pieces_.own_slices(rank())),
       first_own_(parameters_.size(), own_.size()),
+      first_granules_(parameters_.size()),
       sums_(static_cast<size_t>(pieces_.buckets())),
       is_summed_(own_.size()) {
   for (size_t i = own_.size(); i-- > 0;) first_own_[own_[i].parameter] = i;
+  int64_t granules = 0;
+  for (size_t i = parameters_.size(); i-- > 0;) {
+    first_granules_[i] = granules;
+    granules += ceil_div(parameters_[i]->gathered().shape.numel(), norm_granule);
+  }
 }
 
 View GradientExchange::gradient(size_t parameter, Range elements) const {
-  if (stage_ != 2) return elements_of(parameters_[parameter]->grad, elements);
+  if (!divides_gradients()) return elements_of(parameters_[parameter]->grad, elements);
   size_t i = first_own_[parameter];
   while (i < own_.size() && own_[i].elements.end <= elements.begin) ++i;
   if (i == own_.size() || !is_summed_[i]) return {};
-  const int64_t piece = pieces_.piece_elements();
   const int64_t at = own_[i].at + elements.begin - own_[i].elements.begin;
-  const Tensor& sums = sums_[static_cast<size_t>(at / piece)];
-  return sums.view().slice_elements(stretch(at % piece, elements.size()));
-}
-
-void GradientExchange::open_queue() {
-  queue_->trace_with(compute_, TraceLane::exchange);
-  queue_->wait(compute_.record());
+  const int64_t bucket = pieces_.bucket_of(at);
+  const Tensor& sums = sums_[static_cast<size_t>(bucket)];
+  return sums.view().slice_elements(stretch(at - pieces_.begin_of(bucket), elements.size()));
 }
 
 void GradientExchange::begin_backward() {
   missing_.assign(sums_.size(), 0);
   kept_.clear();
-  for (const Parameter* p : parameters_) kept_.push_back(p->data.numel());
+  for (const Parameter* p : parameters_) kept_.push_back(p->gathered().shape.numel());
   for (int64_t b = 0; b < pieces_.buckets(); ++b) {
     for (int r = 0; r < ranks(); ++r) {
       missing_[static_cast<size_t>(b)] += std::ssize(pieces_.slices(b, r));
@@ -96,37 +99,41 @@ void GradientExchange::end_backward() {
   if (stage_ != 0) return;
   enqueue_pieces("gradients back", {0, pieces_.buckets()}, size_of(gradient_type()),
                  [](const Parameter& p) { return View(p.grad); });
-  compute_.wait(queue_->record());
+  compute_.wait(queue_->stream().record());
   workspace_ = {};
 }
 
 void GradientExchange::hand_over(int64_t bucket) {
   if (flights_.size() == max_in_flight_) retire();
-  const int64_t piece = pieces_.piece_elements();
   const DType type = gradient_type();
   Tensor& sums = sums_[static_cast<size_t>(bucket)];
-  if (stage_ == 2 && !sums) {
-    sums = Tensor({Shape{piece}, type}, compute_,
+  if (divides_gradients() && !sums) {
+    sums = Tensor({Shape{pieces_.piece_elements(bucket)}, type}, compute_,
                   {.name = "own gradients", .purpose = Purpose::gradient});
   }
   if (ranks() > 1 && !others_) {
-    others_ = Tensor({Shape{ranks(), piece}, type}, compute_,
+    others_ = Tensor({Shape{ranks() * pieces_.piece_elements()}, type}, compute_,
                      {.name = "gradients of others", .purpose = Purpose::exchange});
-    workspace_ = workspace_for(piece_bytes());
+    workspace_ = workspace_for(piece_bytes(pieces_.piece_elements()));
   }
-  open_queue();
+  queue_->follow(compute_);
   if (ranks() > 1) enqueue_exchange(bucket);
   enqueue_sums(bucket);
-  flights_.push_back({.bucket = bucket, .done = queue_->record()});
+  flights_.push_back({.bucket = bucket, .done = queue_->stream().record()});
 }
 
 DType GradientExchange::gradient_type() const {
   return accumulator(parameters_.front()->data.dtype());
 }
 
-// The bytes of a rank's piece of a bucket's gradients.
-size_t GradientExchange::piece_bytes() const {
-  return static_cast<size_t>(pieces_.piece_elements()) * size_of(gradient_type());
+size_t GradientExchange::piece_bytes(int64_t elements) const {
+  return static_cast<size_t>(elements) * size_of(gradient_type());
+}
+
+// Where a rank's piece of a bucket lands.
+View GradientExchange::theirs(int64_t bucket, int rank) const {
+  const int64_t piece = pieces_.piece_elements(bucket);
+  return others_.view().slice_elements(stretch(rank * piece, piece));
 }
 
 // Absent where the communicator needs none.
@@ -158,7 +165,7 @@ Name GradientExchange::name_of(int64_t bucket) const {
 void GradientExchange::enqueue_exchange(int64_t bucket) {
   Exchange exchange{.name = name_of(bucket).c_str(),
                     .pattern = Pattern::all_to_all,
-                    .piece = piece_bytes(),
+                    .piece = piece_bytes(pieces_.piece_elements(bucket)),
                     .workspace = data_of(workspace_),
                     .landing = data_of(others_)};
   const size_t element_bytes = size_of(gradient_type());
@@ -167,34 +174,33 @@ void GradientExchange::enqueue_exchange(int64_t bucket) {
     for (const Slice& s : pieces_.slices(bucket, r)) {
       const View gradient = elements_of(parameter_of(s).grad, s.elements);
       const size_t at = static_cast<size_t>(s.at) * element_bytes;
-      if (gradient) exchange.out.push_back(message(r, gradient, at));
+      if (gradient) exchange.out.push_back(message(peer(r), gradient, at));
     }
-    const Tensor theirs = others_.slice(stretch(r, 1));
     for (const Slice& s : pieces_.slices(bucket, rank())) {
       if (!parameter_of(s).grad) continue;
-      const View part = theirs.view().slice_elements(stretch(s.at, s.elements.size()));
-      exchange.in.push_back(message(r, part, static_cast<size_t>(s.at) * element_bytes));
+      const View part = theirs(bucket, r).slice_elements(stretch(s.at, s.elements.size()));
+      exchange.in.push_back(message(peer(r), part, static_cast<size_t>(s.at) * element_bytes));
     }
   }
-  ranks_.exchange(std::move(exchange), *queue_);
+  ranks_.exchange(std::move(exchange), queue_->stream());
 }
 
 void GradientExchange::enqueue_sums(int64_t bucket) {
   SumRanks kernel;
   for (int r = 0; r < ranks(); ++r) {
-    kernel.pieces.add(r == rank() ? nullptr : others_.slice(stretch(r, 1)).view().data());
+    kernel.pieces.add(r == rank() ? nullptr : theirs(bucket, r).data());
   }
   const auto launch_list = [&] {
-    if (kernel.slices.size() > 0) launch(kernel, *queue_);
+    if (kernel.slices.size() > 0) launch(kernel, queue_->stream());
     kernel.slices = {};
   };
-  const int64_t begin = bucket * pieces_.piece_elements();
+  const int64_t begin = pieces_.begin_of(bucket);
   for (const Slice& s : pieces_.slices(bucket, rank())) {
     const Range at = stretch(s.at, s.elements.size());
     const View own = elements_of(parameter_of(s).grad, s.elements);
-    if (!own || (stage_ != 2 && ranks() == 1)) continue;
+    if (!own || (!divides_gradients() && ranks() == 1)) continue;
     SumRanks::Entry entry{.out = own, .own = own, .at = s.at};
-    if (stage_ == 2) {
+    if (divides_gradients()) {
       size_t i = first_own_[s.parameter];
       while (own_[i].at != begin + s.at) ++i;
       const View sums = sums_[static_cast<size_t>(bucket)].view().slice_elements(at);
@@ -211,7 +217,7 @@ void GradientExchange::retire() {
   const Flight flight = std::move(flights_.front());
   flights_.pop_front();
   compute_.wait(flight.done);
-  if (stage_ != 2) return;
+  if (!divides_gradients()) return;
   for (int r = 0; r < ranks(); ++r) {
     for (const Slice& s : pieces_.slices(flight.bucket, r)) {
       int64_t& kept = kept_[s.parameter];
@@ -233,9 +239,9 @@ void GradientExchange::gather(const char* name,
   const Tensor workspace = workspace_for(piece);
   try {
     enqueue({.name = name, .piece = piece, .workspace = data_of(workspace)}, of);
-    compute_.wait(queue_->record());
+    compute_.wait(queue_->stream().record());
   } catch (...) {
-    finish(*queue_, compute_);  // before the workspace is freed
+    finish(queue_->stream(), compute_);  // before the workspace is freed
     throw;
   }
 }
@@ -253,20 +259,20 @@ void GradientExchange::enqueue(Exchange exchange,
   const std::vector<View> own = of(rank());
   for (int r = 0; r < ranks(); ++r) {
     if (r == rank()) continue;
-    add(exchange.out, r, own);
-    add(exchange.in, r, of(r));
+    add(exchange.out, peer(r), own);
+    add(exchange.in, peer(r), of(r));
   }
-  open_queue();
-  ranks_.exchange(std::move(exchange), *queue_);
+  queue_->follow(compute_);
+  ranks_.exchange(std::move(exchange), queue_->stream());
 }
 
-// The buckets of an exchange of pieces whose elements have so many bytes: as many as the workspace
-// of an exchange of gradients and its landing have room for, or, where there is none, 32 Mi
-// elements.
+// The buckets of an exchange of the largest pieces, whose elements have so many bytes: as many as
+// the workspace of an exchange of gradients and its landing have room for, or, where there is none,
+// 32 Mi elements.
 int64_t GradientExchange::buckets_together(size_t element_bytes) const {
   constexpr int64_t max_elements = int64_t{32} << 20;
   const auto piece = static_cast<size_t>(pieces_.piece_elements());
-  const size_t room = 2 * ranks_.workspace_bytes(piece_bytes()),
+  const size_t room = 2 * ranks_.workspace_bytes(piece_bytes(pieces_.piece_elements())),
                of_one = ranks_.workspace_bytes(piece * element_bytes);
   const int64_t together = of_one > 0 ? static_cast<int64_t>(room / of_one)
                                       : max_elements / (pieces_.piece_elements() * ranks());
@@ -278,11 +284,16 @@ void GradientExchange::enqueue_pieces(const char* name, Range buckets, size_t el
   if (ranks() == 1 || buckets.size() <= 0) return;
   const int64_t together = buckets_together(element_bytes);
   const size_t piece = static_cast<size_t>(together * pieces_.piece_elements()) * element_bytes;
-  if (!workspace_) workspace_ = workspace_for(piece);
-  for (int64_t first = buckets.begin; first < buckets.end; first += together) {
+  for (int64_t first = buckets.begin; first < buckets.end;) {
+    if (pieces_.is_flat(first)) {
+      ++first;
+      continue;
+    }
+    if (!workspace_) workspace_ = workspace_for(piece);
+    const Range some{first, std::min(first + together, buckets.end)};
     const auto of = [&](int r) {
       std::vector<View> all;
-      for (int64_t b = first; b < std::min(first + together, buckets.end); ++b) {
+      for (int64_t b = some.begin; b < some.end && !pieces_.is_flat(b); ++b) {
         for (const Slice& s : pieces_.slices(b, r)) {
           const View part = elements_of(view_of(parameter_of(s)), s.elements);
           if (part) all.push_back(part);
@@ -290,6 +301,7 @@ void GradientExchange::enqueue_pieces(const char* name, Range buckets, size_t el
       }
       return all;
     };
+    first = some.end;
     enqueue({.name = name, .piece = piece, .workspace = data_of(workspace_)}, of);
   }
 }
@@ -297,10 +309,11 @@ void GradientExchange::enqueue_pieces(const char* name, Range buckets, size_t el
 // Whatever the order of updates, parameters are sent in that of the row.
 void GradientExchange::is_updated(Range elements, Stream& by) {
   if (ranks() == 1) return;
-  queue_->wait(by.record());
+  queue_->stream().wait(by.record());
   updated_[elements.begin] = elements.end;
   while (updated_.contains(updated_to_)) updated_to_ = updated_.extract(updated_to_).mapped();
-  send_parameters(updated_to_ / pieces_.piece_elements());
+  const bool is_all = updated_to_ >= pieces_.own_elements();
+  send_parameters(is_all ? pieces_.buckets() : pieces_.bucket_of(updated_to_));
 }
 
 void GradientExchange::send_parameters(int64_t end) {
@@ -315,18 +328,26 @@ void GradientExchange::send_parameters(int64_t end) {
 
 void GradientExchange::gather_parameters() {
   send_parameters(pieces_.buckets());
-  compute_.wait(queue_->record());
+  compute_.wait(queue_->stream().record());
   workspace_ = {};
 }
 
 void GradientExchange::gather_granules(const Tensor& granules) {
   gather("norms", [&](int r) {
-    std::vector<View> all;
+    std::vector<Range> runs;  // of neighbouring slices
     for (int64_t b = 0; b < pieces_.buckets(); ++b) {
-      const Range row = pieces_.elements_of(b, r);
-      const Range of_row{row.begin / norm_granule, row.end / norm_granule};
-      if (of_row.size() > 0) all.push_back(granules.view().slice_elements(of_row));
+      for (const Slice& s : pieces_.slices(b, r)) {
+        const int64_t begin = first_granules_[s.parameter] + s.elements.begin / norm_granule;
+        const Range some = stretch(begin, ceil_div(s.elements.size(), norm_granule));
+        if (!runs.empty() && runs.back().end == begin) {
+          runs.back().end = some.end;
+        } else {
+          runs.push_back(some);
+        }
+      }
     }
+    std::vector<View> all;
+    for (const Range& run : runs) all.push_back(granules.view().slice_elements(run));
     return all;
   });
 }
@@ -339,7 +360,7 @@ void GradientExchange::free_gradients() {
 }
 
 void GradientExchange::abandon() noexcept {
-  finish(*queue_, compute_);
+  finish(queue_->stream(), compute_);
   flights_.clear();
   others_ = workspace_ = {};
   free_gradients();

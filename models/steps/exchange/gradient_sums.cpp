@@ -9,8 +9,9 @@ constexpr const char* sums_of_micro_batches = "micro-batches";
 }  // namespace
 
 int summed_ranks(const StepConfig& c) {
-  if (c.accumulate == 1 || c.accumulate == c.ranks || (c.ranks > 0 && c.zero == 2)) return 0;
-  return c.ranks > 0 ? c.ranks : 1;
+  const int replicas = c.replicas();
+  if (c.accumulate == 1 || c.accumulate == replicas || (replicas > 0 && c.zero >= 2)) return 0;
+  return replicas > 0 ? replicas : 1;
 }
 
 nlohmann::json sums_to_json(int summed_ranks) {

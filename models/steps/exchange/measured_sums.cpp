@@ -70,9 +70,9 @@ class BucketSums {
 
 void launch_sums(const std::vector<Parameter*>& trained, const StepConfig& of_ranks,
                  Stream& stream) {
-  const bool is_in_place = of_ranks.zero != 2;
-  if (trained.empty() || of_ranks.ranks < (is_in_place ? 2 : 1)) return;
-  BucketSums sums(trained, of_ranks.ranks, stream);
+  const bool is_in_place = of_ranks.zero < 2;
+  if (trained.empty() || of_ranks.replicas() < (is_in_place ? 2 : 1)) return;
+  BucketSums sums(trained, of_ranks.replicas(), stream);
   sums.launch_one(is_in_place, /*accumulates=*/false);
   const bool adds = !is_in_place && of_ranks.micro_batches_of_rank() > 1;
   if (adds) sums.launch_one(is_in_place, /*accumulates=*/true);

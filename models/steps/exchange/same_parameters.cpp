@@ -1,8 +1,10 @@
 #include "spool/models/steps/exchange/same_parameters.h"
 
 #include <algorithm>
+#include <map>
 
 #include "spool/autograd/parameters.h"
+#include "spool/autograd/sharding/parameter_part.h"
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/granule_hashes.h"
 #include "spool/runtime/hash.h"
@@ -38,13 +40,20 @@ size_t rank_like_most(const std::vector<uint64_t>& hashes) {
   return static_cast<size_t>(most - hashes.begin());
 }
 
-void check_are_same(const Parameter& p, const std::vector<uint64_t>& hashes) {
+// What a rank has of a parameter: which part, and the hash of it.
+struct RankHash {
+  uint64_t part = 0, hash = 0;
+};
+
+// Of ranks that have the same part.
+void check_are_same(const Parameter& p, const std::vector<size_t>& ranks,
+                    const std::vector<uint64_t>& hashes) {
   const size_t usual = rank_like_most(hashes);
-  for (size_t rank = 0; rank < hashes.size(); ++rank) {
-    if (hashes[rank] == hashes[usual]) continue;
-    fail(ErrorKind::device, "rank ", rank, " has other values of the parameter ", p.name,
-         " than rank ", usual, ", so nothing was written; a device or its memory may be faulty: ",
-         "resume from the last checkpoint");
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    if (hashes[i] == hashes[usual]) continue;
+    fail(ErrorKind::device, "rank ", ranks[i], " has other values of the parameter ", p.name,
+         " than rank ", ranks[usual], ", so nothing was written; a device or its memory may be ",
+         "faulty: resume from the last checkpoint");
   }
 }
 
@@ -53,17 +62,25 @@ void check_are_same(const Parameter& p, const std::vector<uint64_t>& hashes) {
 void check_same_parameters(const Parameters& parameters) {
   Communicator* const ranks = parameters.stream().ranks();
   if (!ranks || ranks->size() == 1) return;
-  std::vector<uint64_t> own;
-  for (const Parameter* p : parameters) own.push_back(hash_of(p->data, parameters.stream()));
+  std::vector<RankHash> own;
+  for (const Parameter* p : parameters) {
+    own.push_back({.part = static_cast<uint64_t>(p->part ? p->part->number() : 0),
+                   .hash = hash_of(p->data, parameters.stream())});
+  }
   if (parameters.stream().device().type == DeviceType::meta) return;
   const std::vector<std::string> all = ranks->gather(
       "hashes", {reinterpret_cast<const char*>(own.data()), own.size() * sizeof own[0]});
   for (size_t i = 0; i < parameters.size(); ++i) {
-    std::vector<uint64_t> hashes(all.size());
+    std::map<uint64_t, std::pair<std::vector<size_t>, std::vector<uint64_t>>> by_part;
     for (size_t r = 0; r < all.size(); ++r) {
-      all[r].copy(reinterpret_cast<char*>(&hashes[r]), sizeof own[0], i * sizeof own[0]);
+      RankHash theirs;
+      all[r].copy(reinterpret_cast<char*>(&theirs), sizeof theirs, i * sizeof theirs);
+      auto& [ranks_of_part, hashes] = by_part[theirs.part];
+      ranks_of_part.push_back(r);
+      hashes.push_back(theirs.hash);
     }
-    check_are_same(*parameters[i], hashes);
+    for (const auto& [part, same] : by_part)
+      check_are_same(*parameters[i], same.first, same.second);
   }
 }
 

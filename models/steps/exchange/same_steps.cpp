@@ -14,7 +14,7 @@ struct Alike {
 
 std::string in_words(const std::vector<Parameter*>& parameters) {
   int64_t elements = 0;
-  for (const Parameter* p : parameters) elements += p->data.numel();
+  for (const Parameter* p : parameters) elements += p->gathered().shape.numel();
   return sentence(parameters.size(), " of ", elements, " elements");
 }
 

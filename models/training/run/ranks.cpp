@@ -72,6 +72,8 @@ json settings_of(const RunSetup& run) {
           {"steps done", run.first_step},
           {"zero", t.zero},
           {"ranks", t.ranks},
+          {"mesh", run.options.mesh},
+          {"shard", run.options.shard},
           {"kind of device", name(run.options.device.type)},
           {"threads", run.options.threads},
           {"graphs of steps", run.options.graph},

@@ -9,7 +9,11 @@ namespace spool {
 
 void Samples::write(int64_t done) const {
   if (!run_.options.sample) return;
-  if (run_.writes()) write_text(done);
+  if (run_.writes()) {
+    write_text(done);
+  } else if (const ShardedModel* const shared = run_.trainer->shared()) {
+    follow_reader(run_.trainer->model(), *run_.stream, *shared);
+  }
   if (run_.ranks) run_.ranks->gather("sample", "");  // the others wait
 }
 
@@ -19,7 +23,8 @@ void Samples::write_text(int64_t done) const {
   const SampleLength length = sample.length;
   std::vector<int32_t> tokens = sample.prompt;
   Random random(run_.options.training.seed, static_cast<uint64_t>(done));
-  Generator(run_.trainer->model(), *run_.stream, length.prompt + length.drawn)
+  Generator(run_.trainer->model(), *run_.stream, length.prompt + length.drawn,
+            run_.trainer->shared())
       .extend(tokens, length.drawn,
               {.vocabulary = run_.tokenizer->vocabulary(), .stop_tokens = sample.stop_tokens},
               random);

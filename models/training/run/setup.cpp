@@ -5,6 +5,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/steps/exchange/gradient_sums.h"
+#include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/training/run/checkpoint_files.h"
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/ranks.h"
@@ -38,6 +39,13 @@ std::optional<StoredRun> find_stored_run(RunSetup& run) {
   return stored;
 }
 
+void check_shards_file(const RunOptions& o) {
+  check_setting(!o.shard_axes.empty(), {"save-shard", "shard"},
+                "how ops are cut cannot be written, as none are: the run has no mesh with an axis "
+                "other than data");
+  check_writable(o.save_shard, {"save-shard"});
+}
+
 // Checks the files that the run writes: planning, which comes before them, may take long.
 void check_files(RunSetup& run) {
   const RunOptions& o = run.options;
@@ -47,6 +55,7 @@ void check_files(RunSetup& run) {
   if (!o.trace.empty()) run.trace = std::make_unique<StepTrace>(o.trace);
   if (!o.save_plan.empty()) check_plan_file(o.save_plan);
   if (!o.report.empty()) check_report_page_file(o.report);
+  if (!o.save_shard.empty()) check_shards_file(o);
   if (!o.log.empty()) check_log_file(o.log, o.resume);
 }
 
@@ -102,6 +111,19 @@ void tell_plan(RunSetup& run, const RunRequest& request) {
   }
 }
 
+void save_what_was_chosen(const RunSetup& run) {
+  const RunOptions& o = run.options;
+  RunListeners& listeners = *run.listeners;
+  if (!o.save_plan.empty() && !run.planned.refusal) {
+    save_step_plan(o.save_plan, run.planned, run.machine);
+    listeners.say(fmt::format("the plan is in {}", o.save_plan));
+  }
+  if (!o.save_shard.empty()) {
+    save_shards(o.save_shard, describe_step(o.training));
+    listeners.say(fmt::format("how ops are cut is in {}", o.save_shard));
+  }
+}
+
 void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
   RunOptions& o = run.options;
   RunListeners& listeners = *run.listeners;
@@ -135,10 +157,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
   if (run.planned.exchange) run.planned.exchange->measured_link = link;
   run.planned.split = std::move(split);
   o.training = run.planned.config;
-  if (!o.save_plan.empty() && !run.planned.refusal) {
-    save_step_plan(o.save_plan, run.planned, run.machine);
-    listeners.say(fmt::format("the plan is in {}", o.save_plan));
-  }
+  save_what_was_chosen(run);
   tell_plan(run, request);
   open_report(run, planner);
   if (run.planned.refusal) throw *run.planned.refusal;
@@ -239,7 +258,7 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
   if (!run.writes()) {
     // All ranks trace the same step, as it is no graph; rank 0 has a file of it.
     if (!o.trace.empty()) run.trace = std::make_unique<StepTrace>();
-    o.log = o.trace = o.report = o.save_plan = "";
+    o.log = o.trace = o.report = o.save_plan = o.save_shard = "";
   }
   const std::optional<StoredRun> stored = find_stored_run(run);
   check_can_be_stored(o);
@@ -258,7 +277,7 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
     }
     return run;
   }
-  run.tape = step_fingerprints(describe_step(o.training)).back();
+  run.tape = fingerprint_of_model(o.training);
   run.stream = open_stream(o.device, run.planned.budget, o.threads);
   compare_plans(run);
   if (run.ranks) run.stream->join(run.ranks);

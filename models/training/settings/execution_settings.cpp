@@ -71,8 +71,10 @@ const Settings policy_table{
      at_least(1), execution, in_help},
     {"recompute", Words{recomputed_text, read_recomputed},
      "Values to recompute in backward rather than keep: none, or a comma-separated list of "
-     "norms, gelu (every activation), attention and block (everything in a block except its "
-     "input); by default, and without {offload}, what {memory} needs",
+     "norms, gelu (every activation), attention, block (everything in a block except its "
+     "input) and gathers (parameters that ranks store in parts); by default, and without "
+     "{offload}, "
+     "what {memory} needs",
      any_value, execution, in_help},
     {"offload", &Policy::offload,
      "Values to copy off the device until backward needs them: none, the default; residual (the "

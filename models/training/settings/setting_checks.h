@@ -35,6 +35,14 @@ TextCheck file_of(const char* what);
 TextCheck path();
 TextCheck preset_or_path();
 
+// A mesh as --mesh gives it: its ranks, and the axes along which they share each batch, which are
+// all but a first one called data.  Throws if it is none, or has too many ranks.
+struct RankMesh {
+  int ranks = 0;
+  std::string shared_axes = {};
+};
+RankMesh rank_mesh(const std::string& text);
+
 // "the seed must be even, not 3" of a value that is not right, as it was written.
 template <class T, class Right>
 std::function<std::string(const T&)> must(const std::string& what, Right is_right) {

@@ -25,7 +25,7 @@ int64_t warmup_steps(const RunOptions& o) {
 
 // The model's, or as many more as ranks can share.
 int64_t micro_batches(const RunOptions& o) {
-  return round_up(training_defaults(o).accumulate, int64_t{std::max(o.training.ranks, 1)});
+  return round_up(training_defaults(o).accumulate, int64_t{o.training.replicas()});
 }
 int64_t rows_of_logits(const RunOptions& o) { return training_defaults(o).loss_chunk; }
 double last_lr(const RunOptions& o) { return rounded_to_decimals(o.training.lr / 10); }

@@ -1,4 +1,4 @@
-#include "spool/models/cli/shard_table.h"
+#include "spool/models/cli/tables/shard_table.h"
 
 #include <spdlog/fmt/fmt.h>
 

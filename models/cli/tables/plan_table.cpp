@@ -1,20 +1,20 @@
-#include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/tables/plan_table.h"
 
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 
 #include "spool/models/calibration/work_kernels.h"
+#include "spool/models/cli/tables/plan_rows.h"
+#include "spool/models/cli/tables/rank_rows.h"
 #include "spool/models/cli/terminal/style.h"
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/attention_methods.h"
 #include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/plan_words.h"
-#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/units.h"
 
@@ -22,18 +22,6 @@ namespace spool {
 namespace {
 
 constexpr std::string_view foretold_peak = "foretold peak", foretold_time = "foretold step time";
-
-std::string row(std::string_view what, const std::string& value, const std::string& note = "") {
-  return fmt::format("  {:<20} {:>12}{}{}\n", what, value, note.empty() ? "" : "   ", note);
-}
-
-// Two significant digits; less than a thousandth of a percent is rounding.
-std::string percent(double part) {
-  const double percents = 100 * part;
-  if (std::abs(percents) < 1e-3) return "0 %";
-  return std::abs(percents) < 99.5 ? fmt::format("{:.2g} %", percents)
-                                   : fmt::format("{:.0f} %", percents);
-}
 
 std::string head(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   const TrainingConfig& t = o.training;
@@ -112,21 +100,11 @@ std::string evaluation_words(const ChunkRows& rows) {
                                                  : loss + " and " + mlps);
 }
 
-// Empty if the ranks have processors enough.
-std::string crowd_words(const RunOptions& o) {
-  const int threads = o.threads * o.sharers, processors = usable_cores();
-  if (threads <= processors) return "";
-  const auto s = [](int n) { return n == 1 ? "" : "s"; };
-  return fmt::format("{} threads of {} rank{} on {} processor{}: slower than foretold", threads,
-                     o.sharers, s(o.sharers), processors, s(processors));
-}
-
 // What is kept for backward, and where.
 std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   std::string lines;
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
-  if (run.exchange) say(division_in_words(*run.exchange));
-  if (const std::string crowd = crowd_words(o); !crowd.empty()) say(crowd);
+  for (const std::string& line : rank_lines(o, run)) say(line);
   const int64_t loss_rows = run.chunks.loss_rows;
   if (loss_rows) say(fmt::format("the loss in chunks of {} rows", loss_rows));
   if (const int64_t rows = run.chunks.mlp_rows) say(fmt::format("MLPs in chunks of {} rows", rows));
@@ -136,12 +114,11 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   const Plan& plan = run.plans.step;
   if (plan.optimizer_state != OptimizerState::device) {
     const size_t share = plan.state_bytes_on_device;
-    say(fmt::format("optimizer state {}{}", name(plan.optimizer_state),
-                    share ? ", " + format_bytes(share) + " of it on the device" : ""));
+    const std::string on_device = share ? ", " + format_bytes(share) + " of it on the device" : "";
+    say(fmt::format("optimizer state {}{}", name(plan.optimizer_state), on_device));
   }
   const std::string words = evaluation_words(run.config.evaluation.value_or(ChunkRows{}));
-  if (!words.empty()) say(words);
-  return lines;
+  return words.empty() ? lines : lines + "  " + words + "\n";
 }
 
 // The free memory is a limit only if what is set by hand does not fit into it.
@@ -150,42 +127,6 @@ std::string limit_rows(const PlannedRun& run) {
   const bool has_limit = run.limit < MetaStream::unlimited;
   return row("budget", "none", has_limit ? "" : "no memory is given for the machine") +
          (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
-}
-
-// The most that exchanges hold need not be at the peak.
-std::string exchange_row(const PlannedRun& run, size_t bytes) {
-  if (!run.exchange) return bytes == 0 ? "" : row(name(Purpose::exchange), format_bytes(bytes));
-  return row(name(Purpose::exchange), format_bytes(bytes),
-             "at the peak; at most " + format_bytes(run.exchange->max_bytes));
-}
-
-std::string peak_note(const PlannedRun& run) {
-  if (!run.exchange) return "";
-  const std::vector<size_t>& peaks = run.exchange->peaks;
-  if (peaks.empty()) return "of each rank";
-  return fmt::format("of rank {}, the most; the least is {}",
-                     std::ranges::max_element(peaks) - peaks.begin(),
-                     format_bytes(*std::ranges::min_element(peaks)));
-}
-
-// Ranks of a cpu share its memory.
-std::string sum_row(const CpuArchitecture* cpu, const PlannedRun& run) {
-  if (!cpu || !run.exchange || run.exchange->ranks < 2) return "";
-  const int shared = run.exchange->ranks_of_machine;
-  const int ranks = shared > 0 ? shared : run.exchange->ranks;
-  return row("  of a machine", format_bytes(static_cast<size_t>(ranks) * run.foretold.memory.peak),
-             fmt::format("its {} ranks together", ranks));
-}
-
-// What ranks send in a step, and how long it takes.
-std::string exchange_rows(const PlannedRun& run) {
-  if (!run.exchange) return "";
-  const ExchangeForetold& e = *run.exchange;
-  return row("exchanged a step", format_bytes(e.sent_bytes), sent_in_words(e)) +
-         row("  takes", format_seconds(e.seconds),
-             fmt::format("exposed {}, {} of the step", format_seconds(e.exposed_seconds),
-                         percent(e.exposed_seconds / run.foretold.seconds))) +
-         (e.ranks > 1 ? row("  by a link of", link_rate(e), link_note(e)) : "");
 }
 
 std::string memory_rows(const RunOptions& o, const Machine& machine, const PlannedRun& run) {

@@ -1,0 +1,77 @@
+#include "spool/models/cli/tables/rank_rows.h"
+
+#include <algorithm>
+
+#include "spool/models/cli/tables/plan_rows.h"
+#include "spool/runtime/cpu/usable_cores.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+// Empty if the ranks have processors enough.
+std::string crowd_words(const RunOptions& o) {
+  const int threads = o.threads * o.sharers, processors = usable_cores();
+  if (threads <= processors) return "";
+  const auto s = [](int n) { return n == 1 ? "" : "s"; };
+  return fmt::format("{} threads of {} rank{} on {} processor{}: slower than foretold", threads,
+                     o.sharers, s(o.sharers), processors, s(processors));
+}
+
+// Of values that move: "all-reduce along tensor, 50 exchanges of 2.0 ms".
+std::string move_rows(const ExchangeForetold& e) {
+  std::string rows;
+  for (const ExchangesOfAName& move : moves_of(e)) {
+    rows += row("  moved", format_bytes(move.bytes),
+                fmt::format("{}, {} exchange{} of {}", move.name, move.count,
+                            move.count == 1 ? "" : "s", format_seconds(move.seconds)));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::string> rank_lines(const RunOptions& o, const PlannedRun& run) {
+  std::vector<std::string> lines;
+  if (run.exchange) {
+    lines.push_back(division_in_words(*run.exchange));
+    for (const std::string& cut : run.exchange->cuts) lines.push_back(cut);
+  }
+  if (const std::string crowd = crowd_words(o); !crowd.empty()) lines.push_back(crowd);
+  return lines;
+}
+
+std::string exchange_row(const PlannedRun& run, size_t bytes) {
+  if (!run.exchange) return bytes == 0 ? "" : row(name(Purpose::exchange), format_bytes(bytes));
+  return row(name(Purpose::exchange), format_bytes(bytes),
+             "at the peak; at most " + format_bytes(run.exchange->max_bytes));
+}
+
+std::string peak_note(const PlannedRun& run) {
+  if (!run.exchange) return "";
+  const std::vector<size_t>& peaks = run.exchange->peaks;
+  if (peaks.empty()) return "of each rank";
+  return fmt::format("of rank {}, the most; the least is {}",
+                     std::ranges::max_element(peaks) - peaks.begin(),
+                     format_bytes(*std::ranges::min_element(peaks)));
+}
+
+std::string sum_row(const CpuArchitecture* cpu, const PlannedRun& run) {
+  if (!cpu || !run.exchange || run.exchange->ranks < 2) return "";
+  const int shared = run.exchange->ranks_of_machine;
+  const int ranks = shared > 0 ? shared : run.exchange->ranks;
+  return row("  of a machine", format_bytes(static_cast<size_t>(ranks) * run.foretold.memory.peak),
+             fmt::format("its {} ranks together", ranks));
+}
+
+std::string exchange_rows(const PlannedRun& run) {
+  if (!run.exchange) return "";
+  const ExchangeForetold& e = *run.exchange;
+  return row("exchanged a step", format_bytes(e.sent_bytes), sent_in_words(e)) + move_rows(e) +
+         row("  takes", format_seconds(e.seconds),
+             fmt::format("exposed {}, {} of the step", format_seconds(e.exposed_seconds),
+                         percent(e.exposed_seconds / run.foretold.seconds))) +
+         (e.ranks > 1 ? row("  by a link of", link_rate(e), link_note(e)) : "");
+}
+
+}  // namespace spool

@@ -1,0 +1,67 @@
+#pragma once
+
+// A model with its input and their evaluator, alone or shared by ranks.
+
+#include <memory>
+#include <optional>
+
+#include "spool/models/inference/evaluator.h"
+#include "spool/models/steps/step.h"
+
+namespace spool {
+
+// The work of an evaluator: a model, and the shape of a batch of tokens.
+struct EvaluationShape {
+  ModelConfig model = {};
+  DType dtype = DType::f32;  // of the computation
+  int64_t batch = 4;         // rows
+  int64_t seq = 0;           // tokens of a row
+  // How ranks share each batch; none: one computes alone.  Then the evaluation runs in these
+  // chunks, and has no plan.
+  std::optional<StepShards> shards = {};
+  ChunkRows chunks = {};
+};
+
+// Ranks that share it see it as a step's model: they cut it as the loss of training is cut.
+class Evaluation : public StepModel {
+ public:
+  // The plan comes from plan_evaluation(), or is empty.
+  Evaluation(const EvaluationShape&, Plan, Stream&);
+
+  Model& model() { return *model_; }
+  BatchInput& input() { return input_; }
+  Evaluator& evaluator() { return evaluator_; }
+  // Of ranks that share it, the model of which each has a part; null: it is whole.
+  const ShardedModel* shared() const { return shared_; }
+
+  Parameters& parameters() override { return model_->parameters(); }
+  void initialise(uint64_t seed) override { model_->initialise(seed); }
+  Var loss(Tape&) override;
+  void upload_placeholder() override { input_.upload_placeholder(); }
+  void is_divided(const ShardedModel&) override;
+
+ private:
+  std::shared_ptr<Model> model_;
+  BatchInput input_;
+  Plan plan_;
+  ChunkRows chunks_;
+  Evaluator evaluator_;
+  const ShardedModel* shared_ = nullptr;
+};
+
+// On a stream, this rank's part where ranks share it.
+class PlacedEvaluation {
+ public:
+  PlacedEvaluation(const EvaluationShape&, Plan, Stream&);
+  Evaluation& operator*() const { return *evaluation_; }
+  Evaluation* operator->() const { return evaluation_; }
+
+ private:
+  std::unique_ptr<StepModel> model_;
+  Evaluation* evaluation_;
+};
+
+// Evaluates a batch for the mean loss, then one for the loss of each target; on any stream.
+void rehearse_evaluation(const EvaluationShape&, const Plan&, Stream&);
+
+}  // namespace spool
