@@ -214,7 +214,7 @@ Report rehearse_evaluation(const EvaluationShape& shape, const ChunkRows& rows) 
   const Plan plan =
       plan_evaluation(evaluation_program(shape.model, shape.dtype, shape.batch, shape.seq), rows);
   return rehearse(one_thread(), [&](MetaStream& stream) {
-    Evaluation(shape, plan, stream).evaluator.rehearse_mean_loss();
+    Evaluation(shape, plan, stream).evaluator().rehearse_mean_loss();
   });
 }
 

@@ -1,4 +1,4 @@
-// runs: threads, alone
+// runs: alone
 // Under random mixtures of placements, regions, scopes, checkpoints, hooks, offload and delays, a
 // step that fails, at whatever place, leaves nothing live, and the next has the bits of one that
 // never failed.  Mixture i is Mixture(i, options).

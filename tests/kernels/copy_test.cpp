@@ -1,4 +1,4 @@
-// StridedCopy and Permute on the cpu against plain loops.
+// StridedCopy, CopyBlocks and Permute on the cpu against plain loops.
 
 #include "tests/kernels/copy_testing.h"
 
@@ -153,6 +153,47 @@ TEST(StridedCopy, RefusesRowsOutsideOfATensor) {
   refused({.out = out, .in = in, .rows = 2, .width = 4, .out_stride = 3, .in_stride = 4},
           "rows of 4 elements overlap if each is 3 after the one before");
   refused({.out = out, .in = in, .rows = -1, .width = 4}, "-1 rows of 4 elements");
+}
+
+TEST(CopyBlocks, CopiesEachBlockAndNothingElse) {
+  CpuStream stream(64 << 20, 2);
+  for (const BlocksCase& c : blocks_cases) {
+    for (const DType type : floating) {
+      const Tensor in = normal({c.in_elements}, type, stream, 1);
+      const Numbers from = values(in);
+      for (const bool accumulate : {false, true}) {
+        const Tensor out = normal({c.out_elements}, type, stream, 2);
+        Numbers wanted = values(out);
+        for (const CopyBlocks::Block& b : c.blocks) {
+          for (int64_t e = 0; e < b.elements(); ++e) {
+            const int64_t t = e / (b.rows * b.width), r = e / b.width % b.rows, i = e % b.width;
+            double& to =
+                wanted[static_cast<size_t>(b.out_first + t * b.out_step + r * b.out_stride + i)];
+            to = (accumulate ? to : 0) + at(from, b.in_first + t * b.in_step + r * b.in_stride + i);
+          }
+        }
+        launch(CopyBlocks{.out = {out, accumulate}, .in = in, .blocks = c.blocks}, stream);
+        EXPECT_LT(difference(values(out), wanted), accumulate ? tolerance(type) : 1e-30);
+      }
+    }
+  }
+}
+
+TEST(CopyBlocks, RefusesBlocksOutsideOfATensorAndThoseThatOverlap) {
+  CpuStream stream(1 << 20, 1);
+  const Tensor in({Shape{3, 4}, DType::f32}, stream), out({Shape{2, 4}, DType::f32}, stream);
+  const auto refused = [&](const CopyBlocks::Block& b, const std::string& what) {
+    expect_error(ErrorKind::invalid, {"copy_blocks: ", what}, [&] {
+      launch(CopyBlocks{.out = out, .in = in, .blocks = {b, b}}, stream);
+    });
+  };
+  const CopyBlocks::Block b{.times = 2, .rows = 1, .width = 4, .out_step = 4, .in_step = 4};
+  CopyBlocks::Block far = b, behind = b, none = b;
+  far.in_first = 5, behind.out_first = 1, none.rows = -1;
+  refused(far, "2 times 1 rows of 4 elements, the first at 5, are not inside of in f32 (3, 4)");
+  refused(behind, "the first at 1, are not inside of out f32 (2, 4)");
+  refused(none, "2 times -1 rows of 4 elements");
+  refused(b, "blocks of 16 elements overlap in out, f32 (2, 4)");
 }
 
 }  // namespace

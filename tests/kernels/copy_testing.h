@@ -73,4 +73,38 @@ inline const std::vector<RowsCase> rows_cases{
     {.rows = 4, .width = 0, .out_stride = 4, .in_stride = 4, .out_first = 0, .in_first = 0},
 };
 
+// Tensors of `out_elements` and `in_elements` with blocks to copy.
+struct BlocksCase {
+  int64_t out_elements, in_elements;
+  List<CopyBlocks::Block, CopyBlocks::max_blocks> blocks;
+};
+
+// Three parts of a row, each cut in two, packed by halves: by eights, by single elements, and with
+// a part that has none; and one block.
+inline BlocksCase halves_of_parts(int64_t rows, const std::vector<int64_t>& parts) {
+  BlocksCase c{};
+  int64_t row = 0, at = 0;
+  for (const int64_t part : parts) row += part;
+  for (const int64_t part : parts) {
+    c.blocks.add({.times = 2,
+                  .rows = rows,
+                  .width = part / 2,
+                  .out_step = rows * row / 2,
+                  .in_step = part / 2,
+                  .out_stride = row / 2,
+                  .in_stride = row,
+                  .out_first = at / 2,
+                  .in_first = at});
+    at += part;
+  }
+  c.out_elements = c.in_elements = rows * row;
+  return c;
+}
+
+inline const std::vector<BlocksCase> blocks_cases{halves_of_parts(40, {384, 128, 128}),
+                                                  halves_of_parts(7, {6, 2, 2}),
+                                                  halves_of_parts(5, {16, 0, 6}),
+                                                  halves_of_parts(1, {40000}),
+                                                  {3, 5, {}}};
+
 }  // namespace spool::testing

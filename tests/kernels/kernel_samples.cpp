@@ -60,7 +60,7 @@ std::vector<Launch> elementwise_kernels() {
               return Dropout{.y = g["y"], .x = g["x"], .random = g["random"], .p = 0.5f};
             }),
       entry({{"out", {6}, bf16, {sets_size, any_float}}},
-            [](const Given& g) { return NormalFill{.out = g["out"]}; }),
+            [](const Given& g) { return NormalFill{.out = g["out"], .first = 4}; }),
   };
 }
 
@@ -139,6 +139,18 @@ std::vector<Launch> kernels_of_copies() {
                                  .in_stride = 5,
                                  .out_first = 2,
                                  .in_first = 3};
+            }),
+      entry({{"out", {3, 4}}, {"in", {3, 5}}},
+            [](const Given& g) {
+              return CopyBlocks{.out = g["out"],
+                                .in = g["in"],
+                                .blocks = {{.times = 3,
+                                            .rows = 1,
+                                            .width = 2,
+                                            .out_step = 4,
+                                            .in_step = 5,
+                                            .out_first = 2,
+                                            .in_first = 3}}};
             }),
       entry({{"out", {5, 2, 3}}, {"in", {2, 3, 5}}},
             [](const Given& g) {

@@ -2,6 +2,8 @@
 
 #include "spool/kernels/sum_ranks.h"
 
+#include <optional>
+
 #include "spool/runtime/meta/stream.h"
 #include "tests/kernels/sum_ranks_testing.h"
 
@@ -9,8 +11,8 @@ namespace spool::testing {
 namespace {
 
 template <class A>
-void expect_plain_sums(CpuStream& stream) {
-  for (const RankCase& c : rank_cases(dtype_of<A>())) {
+void expect_plain_sums(DType sent, CpuStream& stream) {
+  for (const RankCase& c : rank_cases(sent)) {
     SCOPED_TRACE(c.words());
     const RankTensors tensors(c, stream);
     const Numbers wanted = tensors.wanted<A>();
@@ -21,8 +23,9 @@ void expect_plain_sums(CpuStream& stream) {
 
 TEST(SumRanks, AddsInTheOrderOfTheRanks) {
   CpuStream stream(128 << 20, 2);
-  expect_plain_sums<float>(stream);
-  expect_plain_sums<double>(stream);
+  expect_plain_sums<float>(DType::f32, stream);
+  expect_plain_sums<float>(DType::bf16, stream);
+  expect_plain_sums<double>(DType::f64, stream);
 }
 
 // 2^24 + 1 + 1 is 2^24 in f32, and 1 + 1 + 2^24 is more.
@@ -39,6 +42,18 @@ TEST(SumRanks, RoundsEachAddition) {
   const void *at_big = big.view().data(), *at_one = one.view().data();
   EXPECT_EQ(sum({at_big, at_one, nullptr}, other), 0x1p24);
   EXPECT_EQ(sum({at_one, nullptr, at_big}, other), 0x1p24 + 2);
+}
+
+// 1 + 2^-8 is 1 in bf16, and so is that + 2^-9.
+TEST(SumRanks, RoundsToBf16Once) {
+  CpuStream stream(1 << 20, 1);
+  const auto number = [&](float x) { return make_tensor<bf16>({1}, std::vector{bf16(x)}, stream); };
+  const Tensor own = number(1), second = number(0x1p-8f), third = number(0x1p-9f);
+  launch(SumRanks{.slices = {{.out = own, .own = own}},
+                  .pieces = {nullptr, second.view().data(), third.view().data()},
+                  .sent = DType::bf16},
+         stream);
+  EXPECT_EQ(values(own)[0], 1 + 0x1p-7);
 }
 
 TEST(SumRanks, KeepsTheBitsOfOneRank) {
@@ -76,6 +91,39 @@ TEST(SumRanks, CostsWhatItReadsAndWrites) {
   EXPECT_EQ(stored.bytes, 4000 + 2000 + 8000);
   EXPECT_EQ(added.flops, 3000);
   EXPECT_EQ(added.bytes, 8000 + 2000 + 8000);
+}
+
+TEST(SumRanks, CostsTheBytesOfWhatWasSent) {
+  MetaStream stream{Machine{}};
+  const Tensor own({{1000}, DType::bf16}, stream), wide({{1000}, DType::f32}, stream);
+  const void* piece = own.view().data();
+  const auto cost = [&](const Tensor& out) {
+    return SumRanks{.slices = {{.out = out, .own = own}},
+                    .pieces = {piece, piece, nullptr},
+                    .sent = DType::bf16}
+        .cost();
+  };
+  EXPECT_EQ(cost(own).bytes, 2000 + 2000 + 4000);
+  EXPECT_EQ(cost(wide).bytes, 4000 + 2000 + 4000);
+  EXPECT_EQ(cost(own).dtype, DType::f32);
+}
+
+TEST(SumRanks, RefusesTypesThatDoNotFit) {
+  MetaStream stream{Machine{}};
+  const Tensor wide({{8}, DType::f32}, stream), narrow({{8}, DType::bf16}, stream),
+      sent({{8}, DType::f32}, stream);
+  const auto refused = [&](const Tensor& out, const Tensor& own, std::optional<DType> type) {
+    const SumRanks k{.slices = {{.out = out, .own = own}},
+                     .pieces = {sent.view().data(), nullptr},
+                     .sent = type};
+    return error_of([&] { launch(k, stream); });
+  };
+  EXPECT_EQ(refused(narrow, narrow, DType::f32), "sum_ranks: out is bf16 (8), and f32 would fit");
+  EXPECT_EQ(refused(wide, wide, DType::bf16),
+            "sum_ranks: own is f32 (8), and bf16 (8) would fit the other arguments");
+  EXPECT_EQ(refused(narrow, narrow, {}), "sum_ranks: out is bf16 (8), and f64 or f32 would fit");
+  EXPECT_EQ(refused(wide, wide, DType::i32),
+            "sum_ranks: elements of i32 cannot add up; f64, f32 and bf16 can");
 }
 
 TEST(SumRanks, RefusesWhatDoesNotFit) {

@@ -3,6 +3,8 @@
 // Sums over ranks to try, with what each rank's term is, and the same sums by plain loops.
 
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,33 +16,35 @@ namespace spool::testing {
 
 struct RankCase {
   int ranks = 1, own = 0;
-  DType type = DType::f32, own_type = DType::f32;
+  DType type = DType::f32, own_type = DType::f32, sent = DType::f32;
   bool accumulate = false, in_place = false;  // `out` is `own`
   int64_t skip = 0;                           // elements before a slice: 1 makes it unaligned
 
   std::string words() const {
-    return sentence(ranks, " ranks, ", own, " of ", name(own_type), " to ", name(type),
-                    accumulate ? ", accumulates" : "", in_place ? ", in place" : "", ", skip ",
-                    skip);
+    return sentence(ranks, " ranks, ", own, " of ", name(own_type), " and ", name(sent), " to ",
+                    name(type), accumulate ? ", accumulates" : "", in_place ? ", in place" : "",
+                    ", skip ", skip);
   }
 };
 
-// Numbers of ranks with this one in several places; and every way with three ranks.
+// Numbers of ranks that sent this type, with this one in several places; and every way with three
+// ranks.
 inline std::vector<RankCase> rank_cases(DType type) {
   constexpr int most = SumRanks::max_ranks;
   std::vector<RankCase> all;
   for (const auto& [ranks, own] : std::vector<std::pair<int, int>>{
            {1, 0}, {2, 0}, {2, 1}, {4, 3}, {5, 4}, {9, 4}, {most, most / 2}}) {
-    all.push_back({.ranks = ranks, .own = own, .type = type, .own_type = type});
+    all.push_back({.ranks = ranks, .own = own, .type = type, .own_type = type, .sent = type});
   }
   for (const bool accumulate : {false, true}) {
     for (const int64_t skip : {0, 1}) {
-      const RankCase one{3, 1, type, type, accumulate, /*in_place=*/false, skip};
+      const RankCase one{3, 1, type, type, type, accumulate, /*in_place=*/false, skip};
       all.push_back(one);
       all.push_back(one);
       all.back().in_place = true;
-      if (type != DType::f32) continue;
+      if (type == DType::f64) continue;
       all.push_back(one);
+      all.back().type = DType::f32;
       all.back().own_type = DType::bf16;
     }
   }
@@ -60,7 +64,7 @@ class RankTensors {
       end += c.skip + (n + 7) / 8 * 8;
     }
     for (int r = 0; r < c.ranks; ++r) {
-      const DType t = r == c.own ? c.own_type : c.type;
+      const DType t = r == c.own ? c.own_type : c.sent;
       terms_.push_back(normal({end, 1}, t, stream, static_cast<uint64_t>(r + 1)));
     }
     const Tensor& own = terms_[static_cast<size_t>(c.own)];
@@ -78,11 +82,12 @@ class RankTensors {
           {.out = {out_.slice(part), case_.accumulate}, .own = own.slice(part), .at = at_[i]});
     }
     for (const Tensor& t : terms_) k.pieces.add(&t == &own ? nullptr : t.view().data());
+    if (case_.sent == DType::bf16) k.sent = case_.sent;
     return k;
   }
   Numbers sums() const { return values(out_); }
 
-  // What sums() is after the kernel, with additions in A.
+  // What sums() is after the kernel, with additions in A, and one more rounding to a bf16.
   template <class A>
   Numbers wanted() const {
     Numbers sum = values(out_);
@@ -95,7 +100,8 @@ class RankTensors {
         for (size_t r = case_.accumulate ? 0 : 1; r < terms.size(); ++r) {
           total += static_cast<A>(terms[r][i]);
         }
-        sum[i] = double{total};
+        const bool is_bf16 = case_.type == DType::bf16;
+        sum[i] = is_bf16 ? double{bf16(static_cast<float>(total))} : double{total};
       }
     }
     return sum;
@@ -108,10 +114,13 @@ class RankTensors {
   Tensor out_;
 };
 
-// Bits of numbers, which NaN have, too.
+// Bits of numbers.  What was not written is NaN, whose bits depend on the device.
 inline std::vector<uint64_t> bits_of(const Numbers& all) {
   std::vector<uint64_t> bits;
-  for (const double x : all) bits.push_back(std::bit_cast<uint64_t>(x));
+  for (const double x : all) {
+    const double number = std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
+    bits.push_back(std::bit_cast<uint64_t>(number));
+  }
   return bits;
 }
 

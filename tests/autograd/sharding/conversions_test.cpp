@@ -283,6 +283,9 @@ TEST(ConversionsOfShardings, CostMessagesAndBytes) {
   EXPECT_EQ(seconds(cut, State::cut(1)), 2 * (1000 + 24));
   EXPECT_EQ(seconds(partial, State::cut(1)), 2 * (1000 + 96));
   EXPECT_EQ(price(v, whole, {.axis = 1, .from = whole[1], .to = State::cut(0)}), 0);
+  const MovePrice forward = link_price(mesh, {{.seconds = 1000, .bytes_per_second = 1}, {}}, false);
+  EXPECT_EQ(forward(v, whole, {.axis = 0, .from = whole[0], .to = State::cut(0)}), 0);
+  EXPECT_EQ(forward(v, cut, {.axis = 0, .from = cut[0], .to = State::whole()}), 1000 + 96);
   expect_error(ErrorKind::invalid, {"a mesh of 2 axes has as many links, and not 1"},
                [&] { link_price(mesh, {Link{}}); });
 }

@@ -1,5 +1,5 @@
 // runs: threads
-// StridedCopy and Permute on cuda.
+// StridedCopy, CopyBlocks and Permute on cuda.
 
 #include "tests/kernels/copy_testing.h"
 #include "tests/kernels/cuda_testing.h"
@@ -43,6 +43,16 @@ TEST_F(CudaCopy, CopiesRowsAsTheCpu) {
     SCOPED_TRACE(sentence(c.rows, " rows of ", c.width));
     expect_copies_as_on_cpu({c.out_elements()}, {c.in_elements()},
                             [&](const Grad& out, const View& in) { return c.copy(out, in); });
+  }
+}
+
+TEST_F(CudaCopy, CopiesBlocksAsTheCpu) {
+  for (const BlocksCase& c : blocks_cases) {
+    SCOPED_TRACE(sentence(c.blocks.size(), " blocks of ", c.in_elements, " elements"));
+    expect_copies_as_on_cpu({c.out_elements}, {c.in_elements},
+                            [&](const Grad& out, const View& in) {
+                              return CopyBlocks{.out = out, .in = in, .blocks = c.blocks};
+                            });
   }
 }
 

@@ -12,7 +12,9 @@ namespace {
 class CudaSumRanks : public OnCuda {};
 
 TEST_F(CudaSumRanks, HasTheBitsOfTheCpu) {
-  for (const RankCase& c : rank_cases(DType::f32)) {
+  auto cases = rank_cases(DType::f32);
+  for (const RankCase& c : rank_cases(DType::bf16)) cases.push_back(c);
+  for (const RankCase& c : cases) {
     SCOPED_TRACE(c.words());
     CpuStream cpu(on_both, 1);
     const RankTensors on_cpu(c, cpu);

@@ -147,10 +147,12 @@ TEST_F(CudaTensorAttention, PartsOfTheQueryHeadsMatchTheCpu) {
   EXPECT_EQ(parts(many), 32);
   EXPECT_EQ(parts(three), 3);
   expect_backward(three, DType::bf16, /*accumulate=*/false);
+  bool to_f32 = true;  // by night, each case is tried with both types
   for (const AttentionCase& c :
        {many, AttentionCase{1, 33, 32, 1, 32}, AttentionCase{1, 65, 3, 1, 128}}) {
-    expect_backward(c, DType::bf16, /*accumulate=*/false);
-    expect_backward(c, DType::f32, /*accumulate=*/true);
+    to_f32 = !to_f32;
+    if (!to_f32 || nightly()) expect_backward(c, DType::bf16, /*accumulate=*/false);
+    if (to_f32 || nightly()) expect_backward(c, DType::f32, /*accumulate=*/true);
   }
   expect_backward({1, 131, 6, 2, 64, Mask::none}, DType::bf16, /*accumulate=*/true);
 }

@@ -1,6 +1,6 @@
 // The table of a run on ranks.
 
-#include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/tables/plan_table.h"
 
 #include "spool/models/cli/terminal/width.h"
 #include "spool/planner/machines/machine.h"
@@ -28,6 +28,7 @@ class PlanTable : public ::testing::Test {
 
 TEST_F(PlanTable, OfRanksSaysWhatTheyExchange) {
   run_.exchange = {.ranks = 8,
+                   .replicas = 8,
                    .buckets_in_flight = 2,
                    .bucket_bytes = 16 * MiB,
                    .link = {.seconds = 8e-6, .bytes_per_second = 351e9},
@@ -51,6 +52,20 @@ TEST_F(PlanTable, OfRanksSaysWhatTheyExchange) {
     EXPECT_TRUE(contains(text, lines)) << lines << "\n" << text;
   }
   EXPECT_FALSE(contains(text, "together")) << "each has a GPU's memory";
+}
+
+TEST_F(PlanTable, OfRanksThatShareOpsSaysWhatMovesAndWhatIsCut) {
+  run_.exchange = {
+      .ranks = 2,
+      .cuts = {"along tensor: attention by heads in each block"},
+      .list = {
+          {.name = "all-reduce along tensor", .count = 50, .bytes = 3 * MiB, .seconds = 2e-3}}};
+  const std::string text = table();
+  for (const char* lines : {"\n  along tensor: attention by heads in each block\n",
+                            "\n    moved                  3.00 MiB   all-reduce along tensor, 50 "
+                            "exchanges\n                                      of 2.0 ms\n"}) {
+    EXPECT_TRUE(contains(text, lines)) << lines << "\n" << text;
+  }
 }
 
 TEST_F(PlanTable, OfRanksSaysWhereTheyDiffer) {

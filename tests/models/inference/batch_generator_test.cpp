@@ -108,7 +108,8 @@ TEST(BatchGenerator, ReadsTheParametersOnceForAllTexts) {
     generator.extend(rows, 20, {.temperature = 0});
     return stream.launches() - before;
   };
-  EXPECT_EQ(launches(8), launches(1));
+  EXPECT_EQ(launches(8), launches(2));
+  EXPECT_LT(launches(1), launches(2)) << "the last token of one text is not copied";
 }
 
 TEST(BatchGenerator, HasTheForetoldPeak) {

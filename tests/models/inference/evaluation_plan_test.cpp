@@ -45,10 +45,10 @@ MeasuredEvaluation measured_within(const EvaluationShape& shape, const Plan& pla
   MeasuredEvaluation result;
   {
     Evaluation evaluation(shape, plan, stream);
-    evaluation.model->initialise(3);
+    evaluation.model().initialise(3);
     const ValidationRows rows(counting(5 * shape.seq + 8, /*vocabulary=*/900), shape.seq);
-    result.loss = evaluation.evaluator.mean_loss(rows);
-    evaluation.evaluator.rehearse_losses();
+    result.loss = evaluation.evaluator().mean_loss(rows);
+    evaluation.evaluator().rehearse_losses();
     stream.synchronize();
   }
   result.peak = stream.memory().peak;
@@ -207,8 +207,8 @@ TEST(LongEvaluation, NightlyOfFourTimesTheTokensFits) {
   ASSERT_LE(planned.foretold.memory.peak, budget);
   CpuStream stream(planned.foretold.memory.peak, 2);
   Evaluation evaluation(shape, planned.plan, stream);
-  evaluation.model->initialise(3);
-  evaluation.evaluator.rehearse_mean_loss();
+  evaluation.model().initialise(3);
+  evaluation.evaluator().rehearse_mean_loss();
   stream.synchronize();
   EXPECT_EQ(stream.memory().peak, planned.foretold.memory.peak);
 }

@@ -1,4 +1,3 @@
-// runs: threads
 // An update, or an initialisation, that fails at any of its calls: no copy reads or writes freed
 // memory, and the optimizer is as its header says.
 

@@ -1,7 +1,10 @@
 #include "tests/models/steps/transformer_testing.h"
 
+#include <algorithm>
+
 #include "spool/autograd/ops.h"
 #include "spool/kernels/elementwise.h"
+#include "spool/models/formats/parameter_file.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
@@ -78,14 +81,14 @@ void Transformer::upload(int64_t micro) {
 void Transformer::initialise(uint64_t seed) {
   for (const Parameter* p : parameters_) {
     Random random(++seed);
-    const bool is_norm = p->data.shape().rank() == 1 && std::string_view(p->name).ends_with('t');
-    std::vector<float> numbers(static_cast<size_t>(p->data.numel()));
+    const Shape& shape = p->whole().shape;
+    const bool is_norm = shape.rank() == 1 && std::string_view(p->name).ends_with('t');
+    std::vector<float> numbers(static_cast<size_t>(shape.numel()));
     for (float& x : numbers) x = (is_norm ? 1.0f : 0.0f) + 0.1f * random.normal();
-    if (sizes_.dtype == DType::bf16) {
-      write<bf16>(p->data, std::vector<bf16>(numbers.begin(), numbers.end()));
-    } else {
-      write<float>(p->data, numbers);
-    }
+    const std::vector<bf16> rounded(numbers.begin(), numbers.end());
+    const auto bytes = sizes_.dtype == DType::bf16 ? std::as_bytes(std::span(rounded))
+                                                   : std::as_bytes(std::span(numbers));
+    write_whole(*p, bytes);
   }
 }
 

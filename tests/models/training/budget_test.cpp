@@ -1,3 +1,4 @@
+// runs: numbers
 // How much of a device's memory a run may take, and the messages if that is too little.
 
 #include "spool/models/training/planned_run.h"

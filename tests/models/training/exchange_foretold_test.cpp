@@ -14,6 +14,7 @@ constexpr size_t MiB = size_t{1} << 20;
 ExchangeForetold eight_ranks() {
   return {.ranks = 8,
           .zero = 2,
+          .replicas = 8,
           .micro_batches = 1,
           .buckets_in_flight = 2,
           .bucket_bytes = 16 * MiB,

@@ -77,6 +77,13 @@ std::vector<Machine> clocks_of(const std::vector<KernelTime>& kernels, int threa
   return {rates, noisy(on_threads(threads), kernels, 1), noisy(rates, kernels, 2)};
 }
 
+// By night all of them.
+std::vector<Machine> some_clocks_of(const std::vector<KernelTime>& kernels, int threads) {
+  std::vector<Machine> clocks = clocks_of(kernels, threads);
+  if (!nightly()) clocks.pop_back();
+  return clocks;
+}
+
 // By equal ratios.
 std::vector<size_t> budgets_between(size_t min, size_t max, int count) {
   std::vector<size_t> budgets;
@@ -97,7 +104,7 @@ TEST(NominalChunks, AreThoseOfAnyTableAndNumberOfThreads) {
     std::vector<std::optional<StepChunks>> expected(budgets.size());
     size_t in_chunks = 0;
     for (const int threads : {8, 2, 1}) {
-      for (const Machine& machine : clocks_of(kernels, threads)) {
+      for (const Machine& machine : some_clocks_of(kernels, threads)) {
         RunPlanner search = planner(config, machine);
         for (size_t i = 0; i < budgets.size(); ++i) {
           SCOPED_TRACE(sentence(threads, " threads, budget ", i));
@@ -110,7 +117,7 @@ TEST(NominalChunks, AreThoseOfAnyTableAndNumberOfThreads) {
         }
       }
     }
-    EXPECT_GT(in_chunks, 9u);
+    EXPECT_GT(in_chunks, nightly() ? 9u : 6u);
     EXPECT_EQ(expected.back(), StepChunks{});
   }
 }
@@ -140,7 +147,7 @@ TEST(NominalChunks, GiveTheSameBits) {
 TEST(NominalChunks, LeaveTheSmallestBudgetToBytes) {
   const TrainingConfig config = net(DType::f32);
   const size_t min = smallest(config, on_threads(2));
-  for (const Machine& machine : clocks_of(kernels_of(config), 2)) {
+  for (const Machine& machine : some_clocks_of(kernels_of(config), 2)) {
     EXPECT_EQ(smallest(config, machine), min);
     const PlannedRun fits = planner(config, machine, min).plan();
     EXPECT_FALSE(fits.refusal);
