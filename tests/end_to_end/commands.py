@@ -22,6 +22,8 @@ os.environ["SPOOL_DEVICE"] = "cpu"
 CACHE = tempfile.mkdtemp(prefix="spool-cache-")  # measured kernels, for all tests of a script
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 os.environ["XDG_CACHE_HOME"] = CACHE
+NIGHTLY = os.environ.get("SPOOL_NIGHTLY") == "1"
+nightly = unittest.skipUnless(NIGHTLY, "takes long: SPOOL_NIGHTLY=1")
 SKIPPED = 77  # the exit code that CTest takes for "could not run here"
 SHAPE = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
 BY_HAND = ["--recompute", "none", "--chunk-loss", 0]  # nothing is left to choose for a budget

@@ -10,12 +10,12 @@ import signal
 import subprocess
 import time
 
-from commands import PROGRAM, SHAPE, last_step
+from commands import PROGRAM, SHAPE, last_step, nightly
 from on_cuda import CUDA
 from on_cuda_ranks import STEP, CudaRanks, main
 from rank_processes import started_by
 
-STEPS = 60
+STEPS = 30
 QUIET = ["--eval-every", 0, "--checkpoint-every", 2]
 
 
@@ -60,6 +60,7 @@ class Ends(CudaRanks):
         self.done("--resume", "--ranks", 2, data=self.text, out=out, steps=STEPS)
         self.same(self.run_on(1, *QUIET, name="never-stopped", steps=STEPS), out)
 
+    @nightly
     def test_of_which_one_hangs_end_with_the_name_of_the_exchange(self):
         out = self.folder / "hangs"
         run = self.start("--rank-timeout", 3, out=out)
@@ -69,6 +70,7 @@ class Ends(CudaRanks):
         self.assertEqual(code, 1)
         self.assertRegex(said, r"rank 1 did not come to the exchange '\w+.*' within 3 s")
 
+    @nightly
     def test_a_signal_saves_on_all(self):
         out = self.folder / "signal"
         contexts = self.folder / "contexts"

@@ -4,25 +4,27 @@ cuda_ranks_command_test.py PROGRAM [CASE...]
 """
 
 import json
-import os
-import unittest
 
-from commands import spool
+from commands import NIGHTLY, nightly, spool
 from on_cuda import CUDA, starts
 from on_cuda_ranks import CudaRanks, main
-
-NIGHTLY = os.environ.get("SPOOL_NIGHTLY") == "1"
 
 
 class Bits(CudaRanks):
     def test_end_in_the_same_files_on_any_number(self):
         alone = self.run_on(1, "--eval-every", 2, "--eval-batches", 3)
-        for ranks in [2, 4]:
+        for ranks in [2, 3, 4] if NIGHTLY else [2]:
             self.same(alone, self.run_on(ranks, "--eval-every", 2, "--eval-batches", 3))
         loss = [spool("eval", *CUDA, "--model", alone / "latest", "--data", self.text, *on)[1]
-                for on in ([], ["--ranks", 3])]
+                for on in ([], ["--ranks", 2])]
         self.assertEqual(*loss)
 
+    def test_store_large_parameters_in_parts(self):
+        wide = ["--layers", 1, "--channels", 128, "--recompute", "gathers"]
+        parts = self.run_on(2, "--zero", 3, *wide, name="parts", steps=2)
+        self.same(self.run_on(1, *wide[:4], name="whole", steps=2), parts)
+
+    @nightly
     def test_trace_one_step_and_replay_the_others(self):
         graphs = self.run_on(2, name="graphs")
         trace = self.folder / "trace.json"
@@ -33,7 +35,7 @@ class Bits(CudaRanks):
         self.assertIn("gradients", measured)
         self.assertEqual(sorted(measured), sorted(foretold))
 
-    @unittest.skipUnless(NIGHTLY, "takes minutes: SPOOL_NIGHTLY=1")
+    @nightly
     def test_every_type_stage_and_place_of_state(self):
         kinds = [[], ["--dtype", "bf16"], ["--dtype", "bf16", "--rounding", "stochastic"],
                  ["--offload", "all"], ["--recompute", "block"], ["--chunk-loss", 8, "--chunk-mlp", 8]]

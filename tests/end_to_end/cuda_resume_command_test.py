@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 
-from commands import PROGRAM, SHAPE
+from commands import PROGRAM, SHAPE, nightly
 from on_cuda import CUDA, OnCuda, main
 
 
@@ -37,6 +37,7 @@ class Resume(OnCuda):
         self.assertGreaterEqual(last, first + 2)
         self.assertEqual(sorted(self.losses(self.folder / "log.jsonl")), list(range(1, last + 1)))
 
+    @nightly
     def test_resumes_after_a_kill_at_a_random_moment(self):
         self.killed_and_resumed(*CUDA, "--checkpoint-every", 3, "--dropout", 0.1, steps=60)
 

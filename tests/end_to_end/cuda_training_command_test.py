@@ -3,7 +3,7 @@
 cuda_training_command_test.py PROGRAM [CASE...]
 """
 
-from commands import BY_HAND
+from commands import BY_HAND, nightly
 from on_cuda import CUDA, OnCuda, main
 
 
@@ -18,6 +18,7 @@ class Training(OnCuda):
         tight = self.train(*CUDA, *kept, "--memory", peak - 1, out=self.folder / "tight")
         self.refused(tight, 1, str(peak), "a batch of 1 would fit")
 
+    @nightly
     def test_losses_do_not_depend_on_what_happens_between_steps(self):
         losses = []
         for every in 0, 1, 3:
@@ -27,6 +28,7 @@ class Training(OnCuda):
             losses.append(self.losses(log))
         self.assertEqual(losses[1:], losses[:1] * 2)
 
+    @nightly
     def test_a_loss_that_is_not_finite_ends_the_run_with_a_step_in_the_queue(self):
         """Weights of 1e30 are finite, and their products are not."""
         words = ["--lr", "1e30", "--weight-decay", 0, "--warmup", 0, "--clip", 0]

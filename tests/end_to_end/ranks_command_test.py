@@ -68,8 +68,24 @@ class Ranks(Folder):
 
     def test_train_a_llama_in_every_stage(self):
         whole = self.run_on(12, *LLAMA, "--zero", 0, name="stage-0")
-        for stage in [1, 2]:
+        for stage in [1, 2, 3]:
             self.same(whole, self.run_on(12, *LLAMA, "--zero", stage, name=f"stage-{stage}"))
+
+    def test_store_large_parameters_in_parts(self):
+        wide = ["--layers", 2, "--channels", 128, "--accumulate", 4]
+        whole = self.run_on(1, *wide, name="whole")
+        kept = self.run_on(2, *wide, "--zero", 3, "--mesh", "data=2", name="kept")
+        self.same(whole, kept)
+        again = self.run_on(4, *wide, "--zero", 3, "--recompute", "gathers,block", name="again")
+        self.same(whole, again)
+        self.refused(self.train(*STEP, *wide, "--recompute", "gathers", "--ranks", 2), 1, "--recompute", "--zero 3")
+        self.refused(self.train(*STEP, *wide, "--zero", 3, "--mesh", "tensor=2", "--shard", "megatron"), 1,
+                     "--zero 3 divides parameters among ranks that have micro-batches of their own", "data")
+        log = self.folder / "log"
+        words = ["train", "--resume", "--out", again, "--steps", 5, "--log", log]
+        for on in ["--zero", 3, "--mesh", "data=2,tensor=2", "--shard", "megatron"], ["--ranks", 2, "--zero", 3]:
+            status, _, errors = spool(*words, *on)
+            self.assertEqual(status, 0, errors)
 
     def test_of_stage_1_on_one_rank_is_a_run_without_ranks(self):
         alone = self.run_on(None, name="without")
@@ -158,7 +174,7 @@ class Ranks(Folder):
         self.refused(self.train(*STEP, "--zero", 1), 1, "--zero", "--ranks")
         self.refused(self.train(*STEP, "--rank-timeout", 9), 1, "--rank-timeout", "--ranks")
         self.refused(self.train(*STEP, "--mesh", "data=2", "--ranks", 3), 1, "--mesh data=2", "3")
-        self.refused(self.train(*STEP, "--mesh", "tensor=2"), 1, "--mesh", "data=N")
+        self.refused(self.train(*STEP, "--mesh", "tensor=2"), 1, "--mesh", "--shard none, rows, megatron")
         words = ["--data", self.text, "--seq", 16, "--tokens-per-step", 16 * 9, "--ranks", 2]
         self.refused(spool("train", *words), 1, "9 rows", "2 ranks", "multiple of 32 tokens")
         for ranks in ["0", "-1", "two"]:

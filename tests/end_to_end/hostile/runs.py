@@ -87,8 +87,12 @@ class Runs:
         return run.returncode
 
     def latest(self):
-        run = self.out / "latest" / "run.json"
-        return json.loads(run.read_text())["step"] if run.exists() else None
+        """The step of the latest checkpoint; a kill may come before the link to it."""
+        for folder in [self.out / "latest", *sorted(self.out.glob("step-*"), reverse=True)]:
+            run = folder / "run.json"
+            if run.exists():
+                return json.loads(run.read_text())["step"]
+        return None
 
     def next_words(self):
         """The command that resumes the run, or starts it again."""
