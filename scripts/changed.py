@@ -2,7 +2,7 @@
 """Prints the C++ sources and headers that differ from a commit, and of the users of each header that
 does the one nearest to it, one a line, as paths from the root.
 
-    scripts/changed.py            differences from the commit named by SPOOL_BASE, or else from 20
+    scripts/changed.py            differences from the commit named by SPOOL_BASE, or else from 6
                                   commits back; every file if the history does not reach so far
     scripts/changed.py COMMIT     differences from this commit
 """
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COMMITS = 20
+COMMITS = 6
 SUFFIXES = {".h", ".cpp", ".cuh", ".cu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 

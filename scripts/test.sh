@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 usual=(release asan tsan tidy)
 nightly_too=(portable tiles)
-stages=() nightly=false fuzz_seconds=${SPOOL_FUZZ_SECONDS:-4}
+stages=() nightly=false fuzz_seconds=${SPOOL_FUZZ_SECONDS:-2}
 for argument in "$@"; do
   case $argument in
     release | asan | tsan | tidy | portable | tiles) stages+=("$argument") ;;

@@ -5,7 +5,7 @@ the verdict (scripts/verdicts.py).
     scripts/tidy.sh             every source but *_test.cpp, most of which is GoogleTest; CUDA sources
                                 and the emulator are checked as C++, as the emulated device has them
     scripts/tidy.sh --recent    those of them that scripts/changed.py lists: sources that differ from
-                                the commit named by SPOOL_BASE, or else from 20 commits back, and the
+                                the commit named by SPOOL_BASE, or else from 6 commits back, and the
                                 nearest user of each header that does
     scripts/tidy.sh --all       every source, whatever the cache has
     scripts/tidy.sh FILE...     these sources
