@@ -113,7 +113,7 @@ SEVERAL += [
     ("size", {"tests/checks/sizes.txt": SIZES + "models/zoo 1 Animals.\n"}, "which is no room"),
     ("size", {"tests/checks/sizes.txt": SIZES + "models/cli: some\n"}, ":7: is not a room, its lines"),
     ("size", {"tests/checks/sizes.txt": SIZES + "runtime 9 Again.\n"}, ":7: is not a room, its lines"),
-    ("size", {"runtime/more.h": "\n" * 23_598}, "the core has 23,601 lines"),
+    ("size", {"runtime/more.h": "\n" * 23_998}, "the core has 24,001 lines"),
 ]
 GELU_ON_CUDA = "tests/kernels/cuda/gelu_test.cpp"
 NOWHERE = "runs in no stage"
