@@ -110,4 +110,8 @@ ncclResult_t ncclAlltoAll(const void* send, void* receive, size_t count, ncclDat
                           cudaStream_t);
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t,
                            ncclComm_t, cudaStream_t);
+ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t, int peer, ncclComm_t,
+                      cudaStream_t);
+ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t, int peer, ncclComm_t,
+                      cudaStream_t);
 }

@@ -94,7 +94,12 @@ ncclResult_t exchange(const Arguments& arguments, ncclComm_t comm) {
   return guarded([&] {
     Inside inside(comm);
     inside->need_ready();
-    if (group.depth == 0) return inside->exchange({arguments});
+    if (group.depth == 0) {
+      if (!arguments.is_message()) return inside->exchange({arguments});
+      throw Refusal(ncclInvalidUsage, sentence(name_of(arguments.function),
+                                               " outside of a group, where two ranks that both "
+                                               "send first wait for each other"));
+    }
     auto part = std::find_if(group.parts.begin(), group.parts.end(),
                              [&](const Group::Part& p) { return &*p.inside == &*inside; });
     if (part == group.parts.end()) {
@@ -312,4 +317,14 @@ ncclResult_t ncclAlltoAll(const void* send, void* receive, size_t count, ncclDat
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
   return exchange({Function::all_gather, send, receive, count, type, stream}, comm);
+}
+
+ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return exchange({Function::send, send, nullptr, count, type, stream, peer}, comm);
+}
+
+ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return exchange({Function::receive, nullptr, receive, count, type, stream, peer}, comm);
 }

@@ -48,8 +48,8 @@ void hang_if_told(const char* call) {
 }  // namespace
 
 const char* name_of(Function function) {
-  constexpr const char* names[] = {"ncclAlltoAll", "ncclAllGather", "ncclCommSplit",
-                                   "ncclCommWindowRegister"};
+  constexpr const char* names[] = {"ncclAlltoAll",           "ncclAllGather", "ncclCommSplit",
+                                   "ncclCommWindowRegister", "ncclSend",      "ncclRecv"};
   return names[static_cast<int>(function)];
 }
 

@@ -11,6 +11,7 @@
 // - calls whose order, function, count, type, places in their windows, or being captured differs
 //   between ranks, their order over all communicators of a device;
 // - exchanges that run in another order or another number of times (replays of a graph);
+// - messages outside of a group of calls, or of other sizes than what the other rank takes;
 // - memory outside a window, windows of other memory than cuMemCreate's, places that are not
 //   aligned;
 // - a configuration that is not initialised, a device that two ranks have;
@@ -55,6 +56,9 @@ struct Arguments {
   size_t count = 0;
   ncclDataType_t type = ncclInt8;
   cudaStream_t stream = nullptr;
+  int peer = -1;  // of a message
+
+  bool is_message() const { return function == Function::send || function == Function::receive; }
 };
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
@@ -96,7 +100,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Whether all made this call, and the same.
   bool all_called(uint64_t number);
   CallKey place_in_windows(const Arguments&, size_t given, size_t taken) const;
+  void check_stream(cudaStream_t) const;
   Exchange prepare(const Arguments&);
+  Exchange prepare_messages(const std::vector<Arguments>&) const;
   void enqueue(const Exchange&);
   void need_done_work() const;
   void leave();
@@ -106,8 +112,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void fill_with_nan(const Exchange&) const;
   // False if the communicator was aborted meanwhile.
   bool move_bytes(const Exchange&);
-  // Waits for all ranks, with the same result.
+  bool move_messages(const Exchange&);
+  bool give_messages(int peer, const std::vector<Arguments>&);
+  bool take_messages(int peer, const std::vector<Arguments>&);
+  // Waits for all ranks, or one, with the same result.
   bool wait_for_all(const std::function<bool(const Member&)>& is_there);
+  bool wait_for(int rank, const std::function<bool(const Member&)>& is_there);
 
   Member& own() const { return meeting_->member(rank_); }
   void keep(const Refusal&);

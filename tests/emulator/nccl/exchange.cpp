@@ -1,7 +1,9 @@
 // What exchanges check when they are called, and do when they run.
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string_view>
 
 #include "../text.h"
@@ -63,7 +65,8 @@ uint64_t failing_exchange() {
 
 struct Communicator::Exchange {
   Arguments called;
-  size_t piece = 0;  // bytes of one rank for one
+  std::vector<Arguments> messages;  // of a group; not empty: it is this one
+  size_t piece = 0;                 // bytes of one rank for one
   uint64_t number = 0;
   bool is_captured = false, by_copy_engines = false;
 
@@ -136,16 +139,19 @@ CallKey Communicator::place_in_windows(const Arguments& a, size_t given, size_t 
                          " bytes given, ", taken, " taken"));
 }
 
+void Communicator::check_stream(cudaStream_t stream) const {
+  int current = 0;
+  cudaGetDevice(&current);
+  if (device_of(stream) == device_ && current == device_) return;
+  throw Refusal(ncclInvalidArgument, sentence("the stream, or the thread's device ", current,
+                                              ", is not the communicator's device ", device_));
+}
+
 Communicator::Exchange Communicator::prepare(const Arguments& a) {
   const size_t piece = a.count * size_of(a.type), taken = piece * static_cast<size_t>(ranks_);
   const bool gathers = a.function == Function::all_gather;
   const size_t given = gathers ? piece : taken;
-  int current = 0;
-  cudaGetDevice(&current);
-  if (device_of(a.stream) != device_ || current != device_) {
-    throw Refusal(ncclInvalidArgument, sentence("the stream, or the thread's device ", current,
-                                                ", is not the communicator's device ", device_));
-  }
+  check_stream(a.stream);
   if (!is_aligned(a.send, alignment) || !is_aligned(a.receive, alignment)) {
     throw Refusal(ncclInvalidArgument, sentence(name_of(a.function),
                                                 " gives or takes memory that "
@@ -166,15 +172,34 @@ Communicator::Exchange Communicator::prepare(const Arguments& a) {
   const bool no_kernels =
       config_.CTAPolicy != NCCL_CONFIG_UNDEF_INT && (config_.CTAPolicy & NCCL_CTA_POLICY_ZERO);
   return {.called = a,
+          .messages = {},
           .piece = piece,
           .number = say({.key = key, .place = {}, .others = {}}),
           .is_captured = key.is_captured,
           .by_copy_engines = no_kernels && key.window != 0};
 }
 
+Communicator::Exchange Communicator::prepare_messages(const std::vector<Arguments>& all) const {
+  for (const Arguments& a : all) {
+    check_stream(a.stream);
+    if (!a.is_message() || a.stream != all.front().stream) {
+      throw Refusal(ncclInvalidUsage,
+                    "messages and other calls, or on several streams, are in one group");
+    }
+    if (a.peer >= 0 && a.peer < ranks_ && a.peer != rank_) continue;
+    throw Refusal(ncclInvalidArgument, sentence(name_of(a.function), " on rank ", rank_, " of ",
+                                                ranks_, " names rank ", a.peer));
+  }
+  return {.called = all.front(), .messages = all, .is_captured = is_capturing(all.front().stream)};
+}
+
 ncclResult_t Communicator::exchange(const std::vector<Arguments>& all) {
   std::vector<Exchange> prepared;
-  for (const Arguments& a : all) prepared.push_back(prepare(a));
+  if (std::ranges::any_of(all, &Arguments::is_message)) {
+    prepared.push_back(prepare_messages(all));
+  } else {
+    for (const Arguments& a : all) prepared.push_back(prepare(a));
+  }
   return call([this, prepared] {
     for (const Exchange& e : prepared) enqueue(e);
     return true;
@@ -201,7 +226,7 @@ void Communicator::run(const Exchange& e) {
   if (aborted_) return;
   runs_ = true;
   try {
-    move_bytes(e);
+    e.messages.empty() ? move_bytes(e) : move_messages(e);
   } catch (const Error& error) {
     print(error);
     runs_ = false;
@@ -212,6 +237,10 @@ void Communicator::run(const Exchange& e) {
 }
 
 void Communicator::fill_with_nan(const Exchange& e) const {
+  for (const Arguments& a : e.messages) {
+    if (a.receive) std::memset(a.receive, 0xff, a.count * size_of(a.type));
+  }
+  if (!e.messages.empty()) return;
   for (int r = 0; r < ranks_; ++r) {
     std::byte* const piece = e.to() + e.piece * static_cast<size_t>(r);
     if (piece != e.called.send) std::memset(piece, 0xff, e.piece);
@@ -229,7 +258,7 @@ bool Communicator::move_bytes(const Exchange& e) {
   }
   // All have what this rank gave before.
   if (!wait_for_all([&](const Member& other) { return other.ended >= number; })) return false;
-  meeting_->give(rank_, e.called.send, e.piece * pieces);
+  meeting_->give(rank_, 0, e.called.send, e.piece * pieces);
   m.run[number % kept_calls] = e.number;
   m.begun = number + 1;
   meeting_->tell();
@@ -248,6 +277,76 @@ bool Communicator::move_bytes(const Exchange& e) {
   m.ended = number + 1;
   meeting_->tell();
   return true;
+}
+
+// All are given before any is taken, so no ranks wait for each other.
+bool Communicator::move_messages(const Exchange& e) {
+  count_exchange(/*by_copy_engines=*/false);
+  if (counts().exchanges == failing_exchange()) {
+    keep(Refusal(ncclRemoteError, "an emulated failure of the link"));
+    return wait_for_all([](const Member&) { return false; });
+  }
+  std::map<int, std::vector<Arguments>> given, taken;
+  for (const Arguments& a : e.messages) (a.receive ? taken : given)[a.peer].push_back(a);
+  for (const auto& [peer, messages] : given) {
+    if (!give_messages(peer, messages)) return false;
+  }
+  for (const auto& [peer, messages] : taken) {
+    if (!take_messages(peer, messages)) return false;
+  }
+  return true;
+}
+
+// How many there are, the bytes of each, and then these.
+bool Communicator::give_messages(int peer, const std::vector<Arguments>& messages) {
+  Member& m = own();
+  const uint64_t before = m.given[peer];
+  if (!wait_for(peer, [&](const Member& other) { return other.taken[rank_] == before; })) {
+    return false;
+  }
+  std::vector<uint64_t> sizes{messages.size()};
+  for (const Arguments& a : messages) sizes.push_back(a.count * size_of(a.type));
+  size_t at = Meeting::mailbox(peer);
+  meeting_->give(rank_, at, sizes.data(), sizes.size() * sizeof sizes[0]);
+  at += sizes.size() * sizeof sizes[0];
+  for (size_t i = 0; i < messages.size(); at += sizes[++i]) {
+    meeting_->give(rank_, at, messages[i].send, sizes[i + 1]);
+  }
+  m.given[peer] = before + 1;
+  meeting_->tell();
+  return true;
+}
+
+bool Communicator::take_messages(int peer, const std::vector<Arguments>& messages) {
+  Member& m = own();
+  const uint64_t before = m.taken[peer];
+  if (!wait_for(peer, [&](const Member& other) { return other.given[rank_] > before; })) {
+    return false;
+  }
+  size_t at = Meeting::mailbox(rank_);
+  uint64_t count = 0;
+  meeting_->take(peer, at, &count, sizeof count);
+  std::vector<uint64_t> sizes(count), wanted;
+  for (const Arguments& a : messages) wanted.push_back(a.count * size_of(a.type));
+  at += sizeof count;
+  meeting_->take(peer, at, sizes.data(), count * sizeof count);
+  if (sizes != wanted) {
+    refuse_all(sentence("rank ", peer, " sends ", count, " messages to rank ", rank_,
+                        " in a group, of which this one takes ", wanted.size(),
+                        ", or their sizes differ"));
+  }
+  at += count * sizeof count;
+  for (size_t i = 0; i < count; at += sizes[i++]) {
+    meeting_->take(peer, at, messages[i].receive, sizes[i]);
+  }
+  m.taken[peer] = before + 1;
+  meeting_->tell();
+  return true;
+}
+
+bool Communicator::wait_for(int rank, const std::function<bool(const Member&)>& is_there) {
+  const Member* const one = &meeting_->member(rank);
+  return wait_for_all([&](const Member& other) { return &other != one || is_there(other); });
 }
 
 bool Communicator::wait_for_all(const std::function<bool(const Member&)>& is_there) {

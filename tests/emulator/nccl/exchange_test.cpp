@@ -250,7 +250,8 @@ TEST(EmulatedNccl, IsFoundInTheProgram) {
        {"ncclGetVersion", "ncclGetUniqueId", "ncclGetErrorString", "ncclGetLastError",
         "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommGetAsyncError", "ncclCommFinalize",
         "ncclCommDestroy", "ncclCommAbort", "ncclCommWindowRegister", "ncclCommWindowDeregister",
-        "ncclGroupStart", "ncclGroupEnd", "ncclAlltoAll", "ncclAllGather"}) {
+        "ncclGroupStart", "ncclGroupEnd", "ncclAlltoAll", "ncclAllGather", "ncclSend",
+        "ncclRecv"}) {
     EXPECT_NE(::dlsym(program, name), nullptr) << name;
   }
   ::dlclose(program);

@@ -30,7 +30,8 @@ constexpr const char* file_name = "ranks of emulated NCCL";
 
 // Behind what ranks say of themselves each has a part of the file, of which only what it uses is
 // there.
-constexpr size_t first_part = size_t{1} << 30, part_bytes = size_t{1} << 36;
+constexpr size_t first_part = size_t{1} << 30, part_bytes = size_t{1} << 36,
+                 first_mailbox = part_bytes / 2, mailbox_bytes = first_mailbox / max_ranks;
 
 off_t part_of(int rank, size_t offset) {
   return static_cast<off_t>(first_part + part_bytes * static_cast<size_t>(rank) + offset);
@@ -118,11 +119,15 @@ void Meeting::tell() const {
   ::syscall(SYS_futex, &shared_->turn, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-void Meeting::give(int rank, const void* from, size_t bytes) const {
+void Meeting::give(int rank, size_t offset, const void* from, size_t bytes) const {
   move_all(bytes, [&](size_t done) {
     return ::pwrite(file_, static_cast<const std::byte*>(from) + done, bytes - done,
-                    part_of(rank, done));
+                    part_of(rank, offset + done));
   });
+}
+
+size_t Meeting::mailbox(int peer) {
+  return first_mailbox + mailbox_bytes * static_cast<size_t>(peer);
 }
 
 void Meeting::take(int rank, size_t offset, void* to, size_t bytes) const {

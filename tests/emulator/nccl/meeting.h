@@ -24,7 +24,7 @@ struct Place {
   uint64_t nonce = 0;
 };
 
-enum class Function : int32_t { all_to_all, all_gather, split, register_window };
+enum class Function : int32_t { all_to_all, all_gather, split, register_window, send, receive };
 
 // A call, as it must be the same on all ranks.
 struct CallKey {
@@ -56,6 +56,8 @@ struct Member {
   char why[400];
   Call call[kept_calls];
   uint64_t run[kept_calls];  // which call an exchange was
+  // Groups of messages to each rank, and from each.
+  std::atomic<uint64_t> given[max_ranks], taken[max_ranks];
 };
 
 class Meeting {
@@ -76,9 +78,11 @@ class Meeting {
   void wait(uint32_t turn) const;  // no longer than 20 ms
   void tell() const;
 
-  // The bytes that a rank gives.
-  void give(int rank, const void* from, size_t bytes) const;
+  // The bytes that a rank gives all.
+  void give(int rank, size_t offset, const void* from, size_t bytes) const;
   void take(int rank, size_t offset, void* to, size_t bytes) const;
+  // Behind them, where it gives messages to one.
+  static size_t mailbox(int peer);
 
  private:
   struct Shared;
