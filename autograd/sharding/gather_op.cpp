@@ -41,13 +41,13 @@ struct GatherOp final : Op {
       }
       return pieces;
     };
+    std::vector<View> stored;
     int64_t at = 0;
     for (const View& piece : of(ranks.coordinate())) {
-      const View stored = own.view().slice_elements({at, at + piece.numel()});
-      stream.copy(piece.data(), stored.data(), stored.nbytes());
+      stored.push_back(own.view().slice_elements({at, at + piece.numel()}));
       at += parts.piece_elements();
     }
-    Begun exchanged = ranks.begin_gather(of, stream, exchange.c_str());
+    Begun exchanged = ranks.begin_gather(stored, of, stream, exchange.c_str());
     exchanged.output = whole;
     return exchanged;
   }

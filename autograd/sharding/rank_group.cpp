@@ -42,15 +42,13 @@ void RankGroup::all_to_all(const View& theirs, const View& pieces, Stream& compu
                            const char* name) const {
   check(theirs.nbytes() == pieces.nbytes() && pieces.numel() % size() == 0,
         "all_to_all: ", pieces.spec(), " to ", theirs.spec(), " among ", size(), " ranks");
-  Exchange e{.name = name ? name : to_all_.c_str(),
-             .pattern = Pattern::all_to_all,
-             .landing = theirs.data()};
-  e.piece = pieces.nbytes() / static_cast<size_t>(size());
+  Exchange e{.name = name ? name : to_all_.c_str(), .pattern = Pattern::messages};
+  const size_t piece = pieces.nbytes() / static_cast<size_t>(size());
   for (int r = 0; r < size(); ++r) {
     if (r == coordinate_) continue;
     const View out = piece_of(pieces, r, size()), in = piece_of(theirs, r, size());
-    e.out.push_back({members_[static_cast<size_t>(r)], out.data(), e.piece});
-    e.in.push_back({members_[static_cast<size_t>(r)], in.data(), e.piece});
+    e.out.push_back({members_[static_cast<size_t>(r)], out.data(), piece});
+    e.in.push_back({members_[static_cast<size_t>(r)], in.data(), piece});
   }
   exchange(std::move(e), compute);
 }
@@ -61,19 +59,21 @@ void RankGroup::all_gather(const View& all, const View& own, Stream& compute,
         "all_gather: ", own.spec(), " to ", all.spec(), " among ", size(), " ranks");
   const View place = piece_of(all, coordinate_, size());
   if (place.data() != own.data()) compute.copy(place.data(), own.data(), own.nbytes());
-  Exchange e{
-      .name = name ? name : gather_.c_str(), .pattern = Pattern::all_gather, .piece = own.nbytes()};
+  Exchange e{.name = name ? name : gather_.c_str(), .pattern = Pattern::messages};
   for (int r = 0; r < size(); ++r) {
     if (r == coordinate_) continue;
-    e.out.push_back({members_[static_cast<size_t>(r)], own.data(), e.piece});
-    e.in.push_back({members_[static_cast<size_t>(r)], piece_of(all, r, size()).data(), e.piece});
+    e.out.push_back({members_[static_cast<size_t>(r)], own.data(), own.nbytes()});
+    e.in.push_back(
+        {members_[static_cast<size_t>(r)], piece_of(all, r, size()).data(), own.nbytes()});
   }
   exchange(std::move(e), compute);
 }
 
-Begun RankGroup::begin_gather(const std::function<std::vector<View>(int)>& of, Stream& compute,
+Begun RankGroup::begin_gather(const std::vector<View>& stored,
+                              const std::function<std::vector<View>(int)>& of, Stream& compute,
                               const char* name) const {
-  Exchange e{.name = name, .pattern = Pattern::all_gather};
+  const bool is_all = size() == queue_->ranks().size();
+  Exchange e{.name = name, .pattern = is_all ? Pattern::all_gather : Pattern::messages};
   const auto add = [&](Messages& to, int rank, const std::vector<View>& views) {
     size_t at = 0;
     for (const View& v : views) {
@@ -82,31 +82,39 @@ Begun RankGroup::begin_gather(const std::function<std::vector<View>(int)>& of, S
     }
     e.piece = std::max(e.piece, at);
   };
-  const std::vector<View> own = of(coordinate_);
   for (int r = 0; r < size(); ++r) {
     if (r == coordinate_) continue;
-    add(e.out, r, own);
+    add(e.out, r, stored);
     add(e.in, r, of(r));
   }
-  return begin(std::move(e), compute);
+  return begin(std::move(e), compute, [&](Stream& queue) {
+    const std::vector<View> own = of(coordinate_);
+    for (size_t i = 0; i < own.size(); ++i) {
+      queue.copy(own[i].data(), stored[i].data(), own[i].nbytes());
+    }
+  });
 }
 
-Begun RankGroup::begin(Exchange e, Stream& compute) const {
+// All memory is allocated before anything is enqueued, so that none is freed under it.
+Begun RankGroup::begin(Exchange e, Stream& compute,
+                       const std::function<void(Stream&)>& before) const {
   Begun begun;
-  if (const size_t bytes = queue_->ranks().workspace_bytes(e.piece); bytes > 0) {
+  const bool is_packed = e.pattern != Pattern::messages;
+  if (const size_t bytes = queue_->ranks().workspace_bytes(e.piece); is_packed && bytes > 0) {
     begun.workspace = Tensor({Shape{static_cast<int64_t>(bytes)}, DType::i8}, compute,
                              {.name = "pieces of an exchange", .purpose = Purpose::exchange});
     e.workspace = begun.workspace.view().data();
   }
   queue_->follow(compute);
+  before(queue_->stream());
   queue_->ranks().exchange(std::move(e), queue_->stream());
   begun.done = queue_->stream().record();
   return begun;
 }
 
 void RankGroup::exchange(Exchange e, Stream& compute) const {
-  if (size() == 1 || e.piece == 0) return;
-  const Begun begun = begin(std::move(e), compute);
+  if (bytes_to_others(e.out, queue_->ranks().rank()) == 0) return;
+  const Begun begun = begin(std::move(e), compute, [](Stream&) {});
   compute.wait(begun.done);
 }
 
@@ -117,9 +125,6 @@ MeshRanks::MeshRanks(const MeshAxes& mesh, Stream& stream) : mesh_(mesh) {
   check(ranks->size() % mesh.ranks() == 0, "a mesh of ", mesh.ranks(), " ranks, ", mesh.text(),
         ", needs a stream that has joined as many, or a multiple of them; this one has joined ",
         ranks->size());
-  const bool is_on_gpu = stream.device().type == DeviceType::cuda;
-  check(mesh.ranks() == 1 || !is_on_gpu, "a mesh of ", mesh.ranks(), " ranks, ", mesh.text(),
-        ", on GPUs: ranks that share an op exchange by host memory so far; use the cpu");
   queue_ = std::make_shared<const ExchangeQueue>(stream);
   for (size_t a = 0; a < mesh.size(); ++a) {
     groups_.emplace_back(mesh.axes[a].name, members_along(mesh, a, ranks->rank()), queue_);

@@ -36,14 +36,16 @@ class RankGroup {
   void all_gather(const View& all, const View& own, Stream& compute,
                   const char* name = nullptr) const;
 
-  // Gives the others the views of this rank, and takes those of each rank r at their own places,
-  // which are of(r), of the same sizes on every rank.  The compute stream does not wait for it.
-  Begun begin_gather(const std::function<std::vector<View>(int rank)>& of, Stream& compute,
+  // Gives the others `stored`, copies it to of(r) of this rank r, and takes what the others give at
+  // theirs, of the same sizes on every rank.  The compute stream does not wait for it.  On GPUs the
+  // exchange takes no multiprocessor if all ranks of the communicator are of the group.
+  Begun begin_gather(const std::vector<View>& stored,
+                     const std::function<std::vector<View>(int rank)>& of, Stream& compute,
                      const char* name) const;
 
  private:
   void exchange(Exchange, Stream& compute) const;
-  Begun begin(Exchange, Stream& compute) const;
+  Begun begin(Exchange, Stream& compute, const std::function<void(Stream& queue)>& before) const;
 
   std::string axis_;
   Name to_all_, gather_;  // of the exchanges
@@ -56,8 +58,7 @@ class RankGroup {
 // each such group has micro-batches of its own.
 class MeshRanks {
  public:
-  // Throws if the stream's ranks are not as many as the mesh's, or a multiple of them, or if their
-  // memory is a GPU's, between which nothing moves yet.
+  // Throws if the stream's ranks are not as many as the mesh's, or a multiple of them.
   MeshRanks(const MeshAxes&, Stream&);
 
   const MeshAxes& mesh() const { return mesh_; }

@@ -37,10 +37,6 @@ Device device_of(const std::string& flag);
 // Whether ranks have GPUs, as the flag says or, without one, SPOOL_DEVICE or this machine.  Makes
 // no context on any.  Throws if one GPU alone is named.
 bool chooses_gpus(const std::string& flag);
-// Why a mesh is refused there, after its name.
-inline constexpr const char* no_shared_model_on_gpus =
-    " shares a model among ranks on a cpu; those on GPUs do not exchange its values yet; choose "
-    "--device cpu, or leave --mesh out";
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);
 
 }  // namespace spool

@@ -55,6 +55,7 @@ LoadedModel::Options resolve(const EvalArguments& a) {
   const bool has_own_gpu = a.own_rank && chooses_gpus(a.device);
   options.device = has_own_gpu ? gpu_of_rank(*a.own_rank) : device_of(a.device);
   options.ranks = a.own_rank;
+  if (has_own_gpu && options.shards) options.ranks = connected(a.own_rank, options.device);
   if (a.ranks > 0 && options.threads == 0) options.threads = std::max(usable_cores() / ranks, 1);
   if (!a.memory.empty()) {
     const size_t asked = parse_bytes(a.memory);
@@ -230,7 +231,6 @@ void read_mesh(EvalArguments& a) {
         " ranks, and --ranks says ", a.ranks, "; give one of them");
   a.ranks = ranks;
   if (shared_axes.empty()) return;
-  check(!chooses_gpus(a.device), "--mesh ", a.mesh, no_shared_model_on_gpus);
   a.options.shards = shards(shared_axes, "megatron");
 }
 
@@ -294,7 +294,7 @@ std::function<int()> add_eval(CLI::App& app) {
       "--mesh", a->mesh,
       "How the ranks are arranged: data=N is --ranks N; along other axes, such as "
       "tensor=2 or those "
-      "of data=2,tensor=2, ranks on a cpu share each batch, and each has its part of the weights");
+      "of data=2,tensor=2, ranks share each batch, and each has its part of the weights");
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_setting(app, "device", a->device);

@@ -4,6 +4,7 @@
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/generation.h"
 #include "spool/models/cli/ranks/launched_command.h"
+#include "spool/models/cli/ranks/processes.h"
 #include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/text_model.h"
 #include "spool/models/families/families.h"
@@ -94,7 +95,6 @@ int read_mesh(GenerateArguments& a) {
         std::max(ranks, 2));
   check(ranks == parse_mesh(axes).ranks(), "--mesh ", a.mesh,
         " has the axis data, and texts are not divided among ranks; give it ", axes, " alone");
-  check(!chooses_gpus(a.device), "--mesh ", a.mesh, no_shared_model_on_gpus);
   a.shards = shards(axes, "megatron");
   return ranks;
 }
@@ -128,6 +128,10 @@ int generate_on_ranks(GenerateArguments a) {
   if (const auto launched = launched_with(a.mesh)) return generate_launched(a, *launched);
   const int ranks = read_mesh(a);
   if (ranks == 0) return generate(a);
+  if (chooses_gpus(a.device)) {
+    check_gpus(ranks, gpu_count());
+    if (ranks > 1) return run_as_processes(ranks, left_of_texts);
+  }
   int code = 0;
   run_ranks(ranks, [&](const std::shared_ptr<Communicator>& own) {
     const int of_rank = generate_as_rank(a, own);
@@ -203,9 +207,9 @@ std::function<int()> add_generate(CLI::App& app) {
   add_setting(app, "threads", a->threads);
   app.add_option(
       "--mesh", a->mesh,
-      "How ranks on a cpu are arranged that share the model, such as tensor=4, without an "
-      "axis data: threads of this program, or the processes of a launcher; each has its "
-      "part of the weights and of the keys and values");
+      "How ranks are arranged that share the model, such as tensor=4, without an axis data: "
+      "threads of this program, on GPUs processes with a GPU each, or those of a launcher; each "
+      "has its part of the weights and of the keys and values");
   return [a] { return generate_on_ranks(*a); };
 }
 

@@ -7,9 +7,11 @@
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/training/run/ranks.h"
 #include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/usable_cores.h"
+#include "spool/runtime/ranks/run_ranks.h"
 
 namespace spool {
 namespace {
@@ -35,6 +37,8 @@ void rehearse(const TextWork& w, Model& model, Stream& stream, const ShardedMode
 
 TextModel::TextModel(const GenerateArguments& a, const ModelFile& file, TextWork work) {
   if (a.own_rank) work = of_first_rank(work, *a.own_rank);
+  const bool has_own_gpu = a.own_rank && chooses_gpus(a.device);
+  const Device device = has_own_gpu ? gpu_of_rank(*a.own_rank) : device_of(a.device);
   const EvaluationShape shape{.model = file.config(),
                               .dtype = *parse<DType>(a.dtype),
                               .batch = 1,
@@ -49,7 +53,7 @@ TextModel::TextModel(const GenerateArguments& a, const ModelFile& file, TextWork
         const PlacedEvaluation evaluation(shape, Plan{}, s);
         rehearse(work, evaluation->model(), s, evaluation->shared());
       },
-      device_of(a.device), threads, a.own_rank);
+      device, threads, has_own_gpu ? connected(a.own_rank, device) : a.own_rank);
   use_tuned_products(*stream_);
   evaluation_.emplace(shape, Plan{}, *stream_);
   file.load(model(), shown ? shown->loading() : FileProgress{});

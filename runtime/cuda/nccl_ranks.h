@@ -1,9 +1,10 @@
 #pragma once
 
-// Ranks with a GPU each.  What they exchange on their devices goes through NCCL, in pieces
-// (ranks/packing.h): a kernel packs messages, and NCCL moves bytes and adds nothing.  With memory
-// that all ranks share as a window its calls take copy engines, and no multiprocessor
-// (NVIDIA, NCCL user guide, "Device memory windows" and "Zero-CTA").  All else goes through another
+// Ranks with a GPU each.  What they exchange on their devices goes through NCCL, which moves bytes
+// and adds nothing.  What all of them exchange is in pieces (ranks/packing.h), which a kernel
+// packs: with memory that all ranks share as a window, copy engines move them, no multiprocessor
+// (NVIDIA, NCCL user guide, "Device memory windows" and "Zero-CTA").  Messages between some of them
+// are sent and received in one group of calls, by multiprocessors.  All else goes through another
 // communicator, of the host.
 //
 // A thread watches (ranks/watchdog.h): when this rank or another ends, or one does not come to an

@@ -39,6 +39,7 @@ double packing_seconds(const Machine& machine, Pattern pattern, size_t out, size
   const auto seconds = [&](size_t bytes) {
     return machine.seconds({.bytes = 2 * static_cast<double>(bytes)});
   };
+  if (pattern == Pattern::messages) return 0;
   if (pattern == Pattern::all_to_all) return seconds(out);
   return seconds(out / static_cast<size_t>(std::max(others, 1))) + seconds(in);
 }

@@ -33,10 +33,12 @@ using Messages = std::vector<Message>;
 // Of all messages but those of a rank to itself.
 size_t bytes_to_others(const Messages&, int rank);
 
-// What the others get of a rank: each a piece of its own, or all the same one.
-enum class Pattern : uint8_t { all_to_all, all_gather };
+// What the others get of a rank: each a piece of its own, or all the same one; or messages between
+// some of the ranks, of any sizes, which go from where they lie to where they are wanted.
+enum class Pattern : uint8_t { all_to_all, all_gather, messages };
 
-// All messages between two ranks are one piece, of at most so many bytes on all ranks.
+// All messages between two ranks are one piece, of at most so many bytes on all ranks.  `messages`
+// are in no pieces, and need no workspace.
 struct Exchange {
   const char* name = "";  // never freed
   Pattern pattern = Pattern::all_to_all;
@@ -87,6 +89,9 @@ class Communicator {
   // Enqueues on the queue: sends `out` and takes `in`.  All exchanges of a communicator are on one
   // queue.
   void exchange(Exchange, Stream& queue);
+  // Prepares exchanges of the pattern `messages` between all ranks, which may take memory of the
+  // device; all ranks call it.  Otherwise the first of them does that.
+  virtual void connect() {}
   // Prepares exchanges of memory of the stream's arena, on its side streams; all ranks call it
   // before the first.  What it returns ends before the stream, which fails where they fail.
   virtual std::shared_ptr<void> open(Stream&) { return nullptr; }

@@ -136,9 +136,18 @@ View GradientExchange::theirs(int64_t bucket, int rank) const {
   return others_.view().slice_elements(stretch(rank * piece, piece));
 }
 
+// What all ranks of the communicator exchange has a pattern; of some of them, that is messages.
+Pattern GradientExchange::pattern_of(Pattern all) const {
+  return neighbours_ == 1 ? all : Pattern::messages;
+}
+
+size_t GradientExchange::workspace_bytes(size_t piece) const {
+  return neighbours_ == 1 ? ranks_.workspace_bytes(piece) : 0;
+}
+
 // Absent where the communicator needs none.
 Tensor GradientExchange::workspace_for(size_t piece) const {
-  const size_t bytes = ranks_.workspace_bytes(piece);
+  const size_t bytes = workspace_bytes(piece);
   if (bytes == 0) return {};
   return Tensor({Shape{static_cast<int64_t>(bytes)}, DType::i8}, compute_,
                 {.name = "pieces of an exchange", .purpose = Purpose::exchange});
@@ -164,7 +173,7 @@ Name GradientExchange::name_of(int64_t bucket) const {
 
 void GradientExchange::enqueue_exchange(int64_t bucket) {
   Exchange exchange{.name = name_of(bucket).c_str(),
-                    .pattern = Pattern::all_to_all,
+                    .pattern = pattern_of(Pattern::all_to_all),
                     .piece = piece_bytes(pieces_.piece_elements(bucket)),
                     .workspace = data_of(workspace_),
                     .landing = data_of(others_)};
@@ -248,7 +257,7 @@ void GradientExchange::gather(const char* name,
 
 void GradientExchange::enqueue(Exchange exchange,
                                const std::function<std::vector<View>(int rank)>& of) {
-  exchange.pattern = Pattern::all_gather;
+  exchange.pattern = pattern_of(Pattern::all_gather);
   const auto add = [](Messages& to, int peer, const std::vector<View>& views) {
     size_t at = 0;
     for (const View& v : views) {
@@ -272,8 +281,8 @@ void GradientExchange::enqueue(Exchange exchange,
 int64_t GradientExchange::buckets_together(size_t element_bytes) const {
   constexpr int64_t max_elements = int64_t{32} << 20;
   const auto piece = static_cast<size_t>(pieces_.piece_elements());
-  const size_t room = 2 * ranks_.workspace_bytes(piece_bytes(pieces_.piece_elements())),
-               of_one = ranks_.workspace_bytes(piece * element_bytes);
+  const size_t room = 2 * workspace_bytes(piece_bytes(pieces_.piece_elements())),
+               of_one = workspace_bytes(piece * element_bytes);
   const int64_t together = of_one > 0 ? static_cast<int64_t>(room / of_one)
                                       : max_elements / (pieces_.piece_elements() * ranks());
   return std::max<int64_t>(1, together);

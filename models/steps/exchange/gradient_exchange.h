@@ -83,7 +83,9 @@ class GradientExchange final : public GradientSink, public OwnRow {
   Parameter& parameter_of(const Slice& s) const { return *parameters_[s.parameter]; }
   void hand_over(int64_t bucket);
   Name name_of(int64_t bucket) const;
+  size_t workspace_bytes(size_t piece) const;
   Tensor workspace_for(size_t piece) const;
+  Pattern pattern_of(Pattern all) const;
   DType gradient_type() const;
   size_t piece_bytes(int64_t elements) const;  // of gradients
   View theirs(int64_t bucket, int rank) const;

@@ -115,7 +115,8 @@ void compare(const RunSetup& run, const json& own) {
 // By which it then exchanges.
 void take_gpu(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
   o.device = gpu_of_rank(*ranks);
-  ranks = on_device(ranks, o.device);
+  const bool share_micro_batches = o.training.neighbours() > 1;
+  ranks = share_micro_batches ? connected(ranks, o.device) : on_device(ranks, o.device);
   for (const std::string& theirs :
        ranks->gather("memory of NCCL", std::to_string(ranks->taken_bytes()))) {
     o.exchange_bytes = std::max<size_t>(o.exchange_bytes, std::stoull(theirs));
@@ -126,6 +127,12 @@ void take_gpu(RunOptions& o, std::shared_ptr<Communicator>& ranks) {
 json rows_to_json(const ChunkRows& rows) { return {{"loss", rows.loss}, {"mlp", rows.mlp}}; }
 
 }  // namespace
+
+std::shared_ptr<Communicator> connected(const std::shared_ptr<Communicator>& ranks, Device device) {
+  std::shared_ptr<Communicator> of_device = on_device(ranks, device);
+  of_device->connect();
+  return of_device;
+}
 
 size_t least_of_ranks(size_t bytes, Communicator& ranks) {
   for (const std::string& theirs : ranks.gather("memory", std::to_string(bytes))) {

@@ -14,6 +14,10 @@ namespace spool {
 // by which it then exchanges.
 void give_part_of_machine(RunOptions&, std::shared_ptr<Communicator>& ranks);
 
+// on_device() of ranks that share micro-batches or a model: what memory of it their messages take
+// is taken.
+std::shared_ptr<Communicator> connected(const std::shared_ptr<Communicator>&, Device);
+
 // The least of what the ranks give, which all call it.
 size_t least_of_ranks(size_t bytes, Communicator&);
 // On GPUs: what the one with the least memory has free, which kernels that ran may have changed.
