@@ -24,6 +24,37 @@ class Bits(CudaRanks):
         parts = self.run_on(2, "--zero", 3, *wide, name="parts", steps=2)
         self.same(self.run_on(1, *wide[:4], name="whole", steps=2), parts)
 
+    def close(self, one, other):
+        """The losses and norms of two runs' steps."""
+        mine, theirs = (self.losses(run.with_suffix(".log")) for run in (one, other))
+        self.assertEqual(mine.keys(), theirs.keys())
+        for step, numbers in mine.items():
+            for number, found in zip(numbers, theirs[step]):
+                self.assertAlmostEqual(found, number, delta=2e-5 * max(1, number), msg=(other.name, step))
+
+    def test_share_each_micro_batch(self):
+        """As one rank has them, too: evaluations, and the text that a model writes."""
+        for model in ["gpt2-tiny", "llama-tiny"] if NIGHTLY else ["gpt2-tiny"]:
+            words = ["--model", model, "--heads", 4, "--eval-every", 2, "--eval-batches", 3]
+            alone = self.run_on(1, *words, name=f"{model}-alone")
+            meshes = ["tensor=2", "2x2", "data=2,tensor=2"] if NIGHTLY else ["tensor=2"]
+            for mesh in meshes:
+                starts.clear()
+                on = ["--mesh", mesh, "--shard", "megatron"]
+                self.close(alone, self.run_on(2 if mesh == "tensor=2" else 4, *words, *on, name=f"{model}-{mesh}"))
+            starts.clear()
+            latest = ["--model", alone / "latest", *CUDA]
+            for command in [["eval", "--data", self.text], ["generate", "--tokens", 20, "--temperature", 0]]:
+                said = [spool(*command, *latest, *on) for on in ([], ["--mesh", "tensor=2"])]
+                self.assertEqual([(status, printed) for status, printed, _ in said], [(0, said[0][1])] * 2, said)
+
+    @nightly
+    def test_share_micro_batches_of_parameters_in_parts(self):
+        words = ["--heads", 4, "--layers", 1, "--channels", 128]
+        on = ["--mesh", "data=2,tensor=2", "--shard", "megatron"]
+        whole = self.run_on(4, *words, *on, name="whole", steps=2)
+        self.same(whole, self.run_on(4, *words, *on, "--zero", 3, "--recompute", "gathers", name="parts", steps=2))
+
     @nightly
     def test_trace_one_step_and_replay_the_others(self):
         graphs = self.run_on(2, name="graphs")
