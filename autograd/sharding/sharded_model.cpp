@@ -1,8 +1,10 @@
 #include "spool/autograd/sharding/sharded_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
+#include "spool/autograd/fingerprint.h"
 #include "spool/autograd/sharding/parameter_part.h"
 #include "spool/kernels/elementwise.h"
 
@@ -118,12 +120,43 @@ ShardedModel::ShardedModel(const Make& make, Choose choose, const MeshAxes& mesh
       price_(std::move(price)),
       in_flat_parts_(in_flat_parts) {
   RecordedLoss recorded = record_loss(*model_, stream);
+  if (stream.device().type != DeviceType::meta) recorded_ = fingerprints(recorded.program);
   Assignment how = this->choose(recorded);
   loss_ = std::make_unique<ShardedPass>(std::move(recorded), std::move(how), ranks_, price_);
   std::map<const Parameter*, const ShardParameter*> parts;
   for (const ShardParameter& p : program().parameters) parts[p.whole] = &p;
   for (Parameter* p : model_->parameters()) divide(*p, parts[p]);
   model_->is_divided(*this);
+}
+
+Var ShardedModel::loss(Tape& tape) {
+  Stream& stream = model_->parameters().stream();
+  const bool runs = stream.device().type != DeviceType::meta;
+  if (++times_ > 1 && runs && std::has_single_bit(times_)) {
+    check_is_as_recorded(record_loss(*model_, stream));
+  }
+  return loss_->apply(tape);
+}
+
+void ShardedModel::check_is_as_recorded(const RecordedLoss& now) const {
+  constexpr const char* once =
+      "; ranks that share micro-batches, or store parameters in parts, record it once: ";
+  const auto prints = fingerprints(now.program);
+  const NodeId nodes = std::min(prints.next_id(), recorded_.next_id());
+  NodeId first = 0;
+  while (first < nodes && prints[first] == recorded_[first]) ++first;
+  if (first < nodes || prints.next_id() != recorded_.next_id()) {
+    fail(ErrorKind::invalid, "the loss differs from what was recorded at first, from its node ",
+         first,
+         first < prints.next_id() ? sentence(" (", now.program.nodes[first].op->name(), ")") : "",
+         " on", once, "let it be the same in every step");
+  }
+  for (size_t i = 0; i < now.inputs.size(); ++i) {
+    const Tensor &before = loss_->inputs()[i], &input = now.inputs[i];
+    check(input.view().data() == before.view().data(), "input ", i, " of the loss, ",
+          input.view().spec(), ", is another tensor than when it was recorded at first", once,
+          "make its inputs once, and write each batch to them");
+  }
 }
 
 Assignment ShardedModel::choose(const RecordedLoss& recorded) const {

@@ -3,7 +3,7 @@
 // A model of which this rank has a part, as training steps see it.  The model itself is made on the
 // rank's stream, where it allocates its inputs and constants and declares its parameters alone; its
 // loss is recorded once, and cut, and applied to each tape from then on.  No line of the model
-// changes: its code sees whole shapes.
+// changes: its code sees whole shapes.  A loss that differs from step to step is refused.
 
 #include <functional>
 #include <map>
@@ -32,6 +32,7 @@ class ShardedPass {
   ShardedPass(RecordedLoss, Assignment, const MeshRanks&, const MovePrice&);
 
   const ShardProgram& program() const { return program_; }
+  const std::vector<Tensor>& inputs() const { return inputs_; }
   // The result, the same on all ranks.
   Var apply(Tape& tape) const { return apply(tape, inputs_); }
   // The same of what differs from what it was made of in attributes and inputs alone.
@@ -67,14 +68,16 @@ class ShardedModel final : public StepModel {
   // The model's own, of each of which the rank has its part (Parameter::part).
   Parameters& parameters() override { return model_->parameters(); }
   void initialise(uint64_t seed) override { model_->initialise(seed); }
-  // The same on all ranks.
-  Var loss(Tape& tape) override { return loss_->apply(tape); }
+  // The same on all ranks.  Throws if the model's own loss is no longer what was recorded, for which
+  // it is recorded again the 2nd time, the 4th, the 8th, and so on.
+  Var loss(Tape& tape) override;
   void upload_placeholder() override { model_->upload_placeholder(); }
   const MeshRanks* shards() const override { return &ranks_; }
   StepModel& whole() override { return *model_; }
 
  private:
   void divide(Parameter&, const ShardParameter*);
+  void check_is_as_recorded(const RecordedLoss& now) const;
 
   MeshRanks ranks_;
   std::unique_ptr<StepModel> model_;
@@ -82,6 +85,8 @@ class ShardedModel final : public StepModel {
   MovePrice price_;
   bool in_flat_parts_;
   std::unique_ptr<ShardedPass> loss_;
+  IdTable<NodeId, uint64_t> recorded_ = {};  // fingerprints of the loss
+  uint64_t times_ = 0;                       // that it was applied
 };
 
 }  // namespace spool

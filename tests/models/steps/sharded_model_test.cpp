@@ -4,20 +4,13 @@
 
 #include "spool/autograd/sharding/sharded_model.h"
 
-#include <algorithm>
-#include <cmath>
-#include <map>
-
-#include "spool/kernels/elementwise.h"
-#include "spool/models/steps/exchange/neighbour_sums.h"
+#include "spool/autograd/ops.h"
+#include "spool/models/formats/parameter_file.h"
 #include "spool/planner/sharding/shard_choice.h"
 #include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/stream.h"
-#include "spool/runtime/meta/stream.h"
 #include "spool/runtime/ranks/run_ranks.h"
 #include "tests/autograd/plan_testing.h"
-#include "tests/autograd/sharding/parts_testing.h"
-#include "tests/kernels/kernel_testing.h"
 #include "tests/models/steps/sharding_testing.h"
 #include "tests/models/steps/transformer_testing.h"
 #include "tests/runtime/testing.h"
@@ -29,159 +22,66 @@ constexpr size_t budget = size_t{32} << 20;
 constexpr TransformerSizes sizes{
     .layers = 2, .channels = 32, .heads = 4, .batch = 4, .tokens = 16, .dropout = 0.1F};
 
-TapeOptions step_options(Stream& stream) {
-  TapeOptions options{.backward_follows = true};
-  options.loss_scale = Tensor({Shape{1}, DType::f32}, stream);
-  launch(Fill{.out = options.loss_scale, .value = 1.0F / (sizes.batch * sizes.tokens)}, stream);
-  options.random = integers({4}, {1, 2, 3, 4}, stream);
-  return options;
+const ComparedModel& transformer() {
+  static const ComparedModel compared(
+      [](Stream& s) { return std::make_unique<Transformer>(sizes, s); },
+      sizes.batch * sizes.tokens);
+  return compared;
 }
 
-struct Differentiated {
-  Numbers loss = {};
-  std::map<std::string, Numbers> gradients = {};
-  size_t peak = 0;
+// Attention by hand: heads by reshape and permute, products and softmax.
+class ByHand final : public StepModel {
+ public:
+  explicit ByHand(Stream& stream) : parameters_(stream, DType::f32) {
+    const auto add = [&](const char* name, const Shape& shape) {
+      return &parameters_.add(name, shape);
+    };
+    embedding_ = add("embedding.weight", {V, C});
+    query_ = add("query.weight", {C, C});
+    key_ = add("key.weight", {C, C});
+    value_ = add("value.weight", {C, C});
+    projection_ = add("projection.weight", {C, C});
+    const Spec ids{Shape{B, T}, DType::i32};
+    tokens_ = Tensor(ids, stream, {.name = "tokens", .purpose = Purpose::input});
+    targets_ = Tensor(ids, stream, {.name = "targets", .purpose = Purpose::input});
+  }
+  static constexpr int64_t targets = 4 * 8;
+
+  Parameters& parameters() override { return parameters_; }
+  Var loss(Tape& tape) override {
+    const Var x = embedding(tape.input(tokens_), *embedding_);
+    const auto heads = [&](Parameter& weight) {
+      return permute(reshape(linear(x, weight), {B, T, H, C / H}), {0, 2, 1, 3});
+    };
+    const Var q = heads(*query_), k = heads(*key_), v = heads(*value_);
+    const Var scores = softmax(scale(matmul(q, k, {.b = true}), 0.35));
+    const Var joined = reshape(permute(matmul(scores, v), {0, 2, 1, 3}), {B, T, C});
+    return linear_cross_entropy(add(x, linear(joined, *projection_)), *embedding_,
+                                tape.input(targets_));
+  }
+  void upload_placeholder() override {
+    Random random(/*seed=*/3);
+    for (const Tensor* ids : {&tokens_, &targets_}) {
+      std::vector<int32_t> drawn(B * T);
+      for (int32_t& id : drawn) id = static_cast<int32_t>(random.next() % V);
+      write<int32_t>(*ids, drawn);
+    }
+  }
+  void initialise(uint64_t seed) override {
+    for (const Parameter* p : parameters_) {
+      Random random(++seed);
+      std::vector<float> numbers(static_cast<size_t>(p->whole().shape.numel()));
+      for (float& x : numbers) x = 0.3F * random.normal();
+      write_whole(*p, std::as_bytes(std::span(numbers)));
+    }
+  }
+
+ private:
+  static constexpr int64_t B = 4, T = 8, C = 32, H = 4, V = 64;
+  Parameters parameters_;
+  Parameter *embedding_, *query_, *key_, *value_, *projection_;
+  Tensor tokens_, targets_;
 };
-
-const Differentiated& by_one_rank() {
-  static const Differentiated alone = [] {
-    CpuStream stream(budget, 1);
-    Transformer model(sizes, stream);
-    model.initialise();
-    model.upload(0);
-    Differentiated found;
-    {
-      Tape tape(stream, step_options(stream));
-      const Var loss = model.loss(tape);
-      found.loss = values(loss.tensor());
-      tape.backward(loss);
-    }
-    for (const Parameter* p : model.parameters()) {
-      found.gradients[std::string(std::string_view(p->name))] = values(p->grad);
-    }
-    stream.synchronize();
-    found.peak = stream.memory().peak;
-    return found;
-  }();
-  return alone;
-}
-
-struct RankOfModel {
-  Differentiated found = {};
-  std::vector<ShardParameter> parameters = {};
-};
-
-std::unique_ptr<ShardedModel> part_of_model(const MeshAxes& mesh,
-                                            const ShardedModel::Choose& choose, Stream& stream) {
-  const std::vector<Link> links(mesh.size());
-  return std::make_unique<ShardedModel>(
-      [](Stream& s) { return std::make_unique<Transformer>(sizes, s); }, choose, mesh,
-      link_price(mesh, links), stream);
-}
-
-Machine machine_of(const MeshAxes& mesh, int rank) {
-  return {.architecture = this_processor(1), .mesh = {.ranks = mesh.ranks(), .rank = rank}};
-}
-
-// What a rank's tape records, the same on all of them but for their places.
-Program program_of_rank(const MeshAxes& mesh, const ShardedModel::Choose& choose) {
-  MetaStream meta(machine_of(mesh, 0));
-  const auto model = part_of_model(mesh, choose, meta);
-  Tape tape(meta, step_options(meta));
-  model->loss(tape);
-  return tape.take_program();
-}
-
-RankOfModel differentiate_part(const MeshAxes& mesh, const ShardedModel::Choose& choose,
-                               Stream& stream, const Plan& plan = {}) {
-  RankOfModel rank;
-  {
-    HostLink link(stream, budget);
-    Offloader offloader(link);
-    const auto part = part_of_model(mesh, choose, stream);
-    ShardedModel& model = *part;
-    model.initialise(100);
-    dynamic_cast<Transformer&>(model.whole()).upload(0);
-    NeighbourSums sums(*model.shards(), stream, /*next=*/nullptr, /*bucket_elements=*/4096);
-    TapeOptions options = step_options(stream);
-    options.sink = &sums;
-    options.plan = plan;
-    options.offloader = &offloader;
-    Tape tape(stream, std::move(options));
-    const Var loss = model.loss(tape);
-    tape.backward(loss);
-    rank.parameters = model.program().parameters;
-    if (stream.device().type != DeviceType::meta) {
-      rank.found.loss = values(loss.tensor());
-      for (const Parameter* p : model.parameters()) {
-        rank.found.gradients[std::string(std::string_view(p->name))] = values(p->grad);
-      }
-    }
-  }
-  stream.synchronize();
-  rank.found.peak = stream.memory().peak;
-  return rank;
-}
-
-void expect_near(const Numbers& found, const Numbers& wanted, const std::string& what) {
-  ASSERT_EQ(found.size(), wanted.size()) << what;
-  double largest = 1e-30, apart = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    largest = std::max(largest, std::abs(wanted[i]));
-    apart = std::max(apart, std::abs(found[i] - wanted[i]));
-  }
-  EXPECT_LE(apart, 2e-5 * largest) << what;
-}
-
-// Expects that ranks that have the same of a value have the same bits.
-void expect_equal_copies(const std::vector<Numbers>& parts, const Sharding& s, const MeshAxes& mesh,
-                         const std::string& what) {
-  const auto ranks = all_ranks(mesh);
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    Coordinates first = ranks[r];
-    for (size_t a = 0; a < mesh.size(); ++a) {
-      if (!s[a].is_cut()) first[a] = 0;
-    }
-    const auto at = static_cast<size_t>(std::ranges::find(ranks, first) - ranks.begin());
-    EXPECT_TRUE(parts[r] == parts[at]) << what << " of ranks " << r << " and " << at;
-  }
-}
-
-void expect_as_one_rank(const std::vector<RankOfModel>& ranks, const MeshAxes& mesh) {
-  for (const RankOfModel& r : ranks) {
-    EXPECT_EQ(r.found.loss, ranks[0].found.loss);
-    expect_near(r.found.loss, by_one_rank().loss, "loss");
-  }
-  for (const ShardParameter& p : ranks[0].parameters) {
-    const std::string name(std::string_view(p.name));
-    Sharding summed = p.stored;
-    for (State& s : summed.along) {
-      if (s == State::shared()) s = State::whole();
-    }
-    std::vector<Numbers> parts;
-    for (const RankOfModel& r : ranks) parts.push_back(r.found.gradients.at(name));
-    expect_equal_copies(parts, summed, mesh, name);
-    expect_near(whole_of(parts, p.value, summed, mesh), by_one_rank().gradients.at(name), name);
-  }
-}
-
-// Runs the model on ranks that are threads, and on the meta device, which foretells their peaks.
-void expect_as_one_rank(const MeshAxes& mesh, const ShardedModel::Choose& choose,
-                        const Plan& plan = {}) {
-  std::vector<RankOfModel> ranks(static_cast<size_t>(mesh.ranks()));
-  run_ranks(mesh.ranks(), [&](const std::shared_ptr<Communicator>& own) {
-    CpuStream stream(budget, 1);
-    stream.join(own);
-    ranks[static_cast<size_t>(own->rank())] = differentiate_part(mesh, choose, stream, plan);
-  });
-  expect_as_one_rank(ranks, mesh);
-  for (int r = 0; r < mesh.ranks(); ++r) {
-    MetaStream meta(machine_of(mesh, r));
-    EXPECT_EQ(differentiate_part(mesh, choose, meta, plan).found.peak,
-              ranks[static_cast<size_t>(r)].found.peak)
-        << "rank " << r;
-  }
-}
 
 class RandomSharding : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Mesh, RandomSharding,
@@ -193,11 +93,19 @@ TEST_P(RandomSharding, HasTheLossAndTheGradientsOfOneRank) {
   const uint64_t cases = nightly() ? 40 : finds_races() ? 1 : 4;
   for (uint64_t seed = 0; seed < cases; ++seed) {
     SCOPED_TRACE(sentence("seed ", seed, " on ", mesh.text()));
-    expect_as_one_rank(mesh, [&](const RecordedLoss& recorded) {
+    transformer().expect_as_one_rank(mesh, [&](const RecordedLoss& recorded) {
       return random_assignment(recorded, mesh, seed);
     });
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+TEST_P(RandomSharding, HasThemOfAttentionByHandHoweverParametersAreStored) {
+  static const ComparedModel by_hand([](Stream& s) { return std::make_unique<ByHand>(s); },
+                                     ByHand::targets);
+  by_hand.expect_as_one_rank_at_random(parse_mesh(GetParam()), nightly()       ? 100
+                                                               : finds_races() ? 1
+                                                                               : 4);
 }
 
 // Any placement of values, recomputed regions, and regions in chunks, with moves inside.
@@ -211,7 +119,7 @@ TEST_P(RandomSharding, HasThemUnderRandomPlans) {
     const auto choose = [&](const RecordedLoss& recorded) {
       return random_assignment(recorded, mesh, seed);
     };
-    const Program program = program_of_rank(mesh, choose);
+    const Program program = transformer().program_of_rank(mesh, choose);
     Random random(/*seed=*/5, seed);
     const Plan plan = random_plan(program, random);
     for (const Region& r : plan.regions) {
@@ -221,7 +129,7 @@ TEST_P(RandomSharding, HasThemUnderRandomPlans) {
         }
       }
     }
-    expect_as_one_rank(mesh, choose, plan);
+    transformer().expect_as_one_rank(mesh, choose, plan);
     if (::testing::Test::HasFailure()) return;
   }
   if (!finds_races()) {
@@ -235,7 +143,7 @@ TEST(ShardedModel, HasTheLossOfOneRankByEachPolicy) {
     const MeshMachine machine = mesh_machine("h200", mesh);
     for (const ShardPolicy policy : enumerators<ShardPolicy>()) {
       SCOPED_TRACE(sentence(name(policy), " on ", text));
-      expect_as_one_rank(mesh, [&](const RecordedLoss& recorded) {
+      transformer().expect_as_one_rank(mesh, [&](const RecordedLoss& recorded) {
         return choose_shards(recorded.program, mesh, machine, policy).how;
       });
     }
@@ -249,8 +157,8 @@ Assignment of_seed_0(const RecordedLoss& recorded) {
 TEST(ShardedModel, OnOneRankIsTheModelItself) {
   CpuStream stream(budget, 1);
   stream.join(ranks_of_threads(1).front());
-  const Differentiated found = differentiate_part(parse_mesh("1"), of_seed_0, stream).found;
-  const Differentiated& alone = by_one_rank();
+  const Differentiated found = transformer().by_rank(parse_mesh("1"), of_seed_0, stream);
+  const Differentiated& alone = transformer().alone();
   EXPECT_EQ(found.loss, alone.loss);
   for (const auto& [name, numbers] : found.gradients) {
     EXPECT_TRUE(numbers == alone.gradients.at(name)) << name;
@@ -262,7 +170,7 @@ TEST(ShardedModel, RefusesAStreamWithoutItsRanks) {
   CpuStream stream(budget, 1);
   const MeshAxes mesh = parse_mesh("2x2");
   expect_error(ErrorKind::invalid, {"a mesh of 4 ranks, 2x2, needs a stream that has joined"},
-               [&] { differentiate_part(mesh, of_seed_0, stream); });
+               [&] { transformer().by_rank(mesh, of_seed_0, stream); });
 }
 
 class ReadsItsLoss final : public StepModel {
@@ -285,6 +193,53 @@ TEST(ShardedModel, RefusesALossThatReadsWhatItComputes) {
   expect_error(ErrorKind::invalid,
                {"its tensor was asked for: this tape records ops and does not run them"},
                [&] { record_loss(model, stream); });
+}
+
+// Which has a factor of its own in every step, or reads a tensor of its own.
+class Differs final : public StepModel {
+ public:
+  Differs(bool in_inputs, Stream& stream) : in_inputs_(in_inputs), parameters_(stream, DType::f32) {
+    weight_ = &parameters_.add("weight", {4, 4});
+    x_ = make();
+  }
+  Parameters& parameters() override { return parameters_; }
+  Var loss(Tape& tape) override {
+    ++step_;
+    if (in_inputs_) x_ = make();
+    const Var y = linear(tape.input(x_), *weight_);
+    return mean(in_inputs_ ? y : scale(y, step_));
+  }
+  void initialise(uint64_t) override {}
+
+ private:
+  Tensor make() { return {{Shape{2, 4}, DType::f32}, parameters_.stream()}; }
+
+  bool in_inputs_;
+  Parameters parameters_;
+  Parameter* weight_ = nullptr;
+  Tensor x_;
+  int step_ = 0;
+};
+
+TEST(ShardedModel, RefusesALossThatDiffersFromStepToStep) {
+  for (const bool in_inputs : {false, true}) {
+    CpuStream stream(budget, 1);
+    stream.join(ranks_of_threads(1).front());
+    const std::vector<Link> links(1);
+    const MeshAxes mesh = parse_mesh("1");
+    ShardedModel model([=](Stream& s) { return std::make_unique<Differs>(in_inputs, s); },
+                       of_seed_0, mesh, link_price(mesh, links), stream);
+    model.initialise(1);
+    const auto apply = [&] {
+      Tape tape(stream);
+      model.loss(tape);
+    };
+    apply();
+    const char* const what = in_inputs ? "input 0 of the loss, f32 (2, 4), is another tensor"
+                                       : "the loss differs from what was recorded at first, from "
+                                         "its node 1 (scale) on";
+    expect_error(ErrorKind::invalid, {what, "record it once"}, apply);
+  }
 }
 
 }  // namespace
