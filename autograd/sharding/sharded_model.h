@@ -68,8 +68,8 @@ class ShardedModel final : public StepModel {
   // The model's own, of each of which the rank has its part (Parameter::part).
   Parameters& parameters() override { return model_->parameters(); }
   void initialise(uint64_t seed) override { model_->initialise(seed); }
-  // The same on all ranks.  Throws if the model's own loss is no longer what was recorded, for which
-  // it is recorded again the 2nd time, the 4th, the 8th, and so on.
+  // The same on all ranks.  Throws if the model's own loss is no longer what was recorded: it is
+  // recorded again the 2nd time, the 4th, the 8th, and so on.
   Var loss(Tape& tape) override;
   void upload_placeholder() override { model_->upload_placeholder(); }
   const MeshRanks* shards() const override { return &ranks_; }
