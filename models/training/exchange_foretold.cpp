@@ -52,6 +52,15 @@ ExchangesOfAName& of_name(std::vector<ExchangesOfAName>& list, std::string_view 
   return at != list.end() ? *at : list.emplace_back(ExchangesOfAName{.name = std::string(name)});
 }
 
+// Of an exchange, while compute waits for any.
+double exposed_seconds_of(const TraceSpan& exchange, const std::vector<Trace::Interval>& waits) {
+  double seconds = 0;
+  for (const auto& [begin, end] : waits) {
+    seconds += std::max(0.0, std::min(exchange.end, end) - std::max(exchange.begin, begin));
+  }
+  return seconds;
+}
+
 // "415" beside "623 MiB", or "900 KiB" beside it.
 std::string in_unit_of(const std::string& sum, size_t bytes) {
   const std::string text = format_bytes(bytes), unit = sum.substr(sum.find(' '));
@@ -80,6 +89,7 @@ size_t ExchangeForetold::sent(std::string_view name) const {
 ExchangeForetold exchanges_of(const RehearsedStep& step) {
   ExchangeForetold foretold;
   Hash order;
+  const auto waits = waits_for_exchanges(step.trace);
   for (const TraceSpan& span : step.trace) {
     if (span.lane != TraceLane::exchange || span.activity == Activity::wait) continue;
     foretold.seconds += span.seconds();
@@ -88,6 +98,7 @@ ExchangeForetold exchanges_of(const RehearsedStep& step) {
     ++of.count;
     of.bytes += span.bytes;
     of.seconds += span.seconds();
+    of.exposed_seconds += exposed_seconds_of(span, waits);
     foretold.sent_bytes += span.bytes;
     order.add(std::string_view(span.name));
   }
@@ -167,7 +178,8 @@ json to_json(const ExchangeForetold& of) {
     list.push_back({{"name", all.name},
                     {"count", all.count},
                     {"bytes", all.bytes},
-                    {"ms", 1e3 * all.seconds}});
+                    {"ms", 1e3 * all.seconds},
+                    {"exposed_ms", 1e3 * all.exposed_seconds}});
   }
   json members{{"ranks", of.ranks},
                {"ranks_of_machine", of.ranks_of_machine > 0 ? of.ranks_of_machine : of.ranks},

@@ -16,8 +16,8 @@ namespace spool {
 struct ExchangesOfAName {
   std::string name = {};  // "gradients", "parameters", "norms", "all-reduce along tensor"
   size_t count = 0;
-  size_t bytes = 0;  // sent by a rank
-  double seconds = 0;
+  size_t bytes = 0;                         // sent by a rank
+  double seconds = 0, exposed_seconds = 0;  // of which nothing hides the latter
 };
 
 struct ExchangeForetold {

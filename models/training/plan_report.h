@@ -27,7 +27,8 @@
 //    "ranks": 8, "ranks_of_machine": 8, "zero": 2,           of a run on ranks, with what a rank
 //    "buckets_in_flight": 2, "bucket_bytes": ...,            sends in a step, by name
 //    "exchange": {"sent_bytes": ..., "seconds": ..., "exposed_seconds": ..., "max_bytes": ...,
-//                 "list": [{"name": "gradients", "count": 8, "bytes": ..., "ms": ...}, ...]},
+//                 "list": [{"name": "gradients", "count": 8, "bytes": ..., "ms": ...,
+//                           "exposed_ms": ...}, ...]},
 //    "peak_bytes_by_rank": [...],                            where ranks differ in it
 //    "attention": {"forward": {"method": ..., "why": ...}, ...},     null on a cpu
 //    "layers": [{"ranges": [[0, 13]], "treatment": "recompute ln_1 gelu"}, ...],

@@ -18,13 +18,13 @@ std::string crowd_words(const RunOptions& o) {
                      o.sharers, s(o.sharers), processors, s(processors));
 }
 
-// Of values that move: "all-reduce along tensor, 50 exchanges of 2.0 ms".
+// Of values that move: "all-reduce along tensor, 50 in 2.0 ms, exposed 1.8 ms".
 std::string move_rows(const ExchangeForetold& e) {
   std::string rows;
   for (const ExchangesOfAName& move : moves_of(e)) {
     rows += row("  moved", format_bytes(move.bytes),
-                fmt::format("{}, {} exchange{} of {}", move.name, move.count,
-                            move.count == 1 ? "" : "s", format_seconds(move.seconds)));
+                fmt::format("{}, {} in {}, exposed {}", move.name, move.count,
+                            format_seconds(move.seconds), format_seconds(move.exposed_seconds)));
   }
   return rows;
 }

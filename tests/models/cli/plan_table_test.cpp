@@ -55,15 +55,17 @@ TEST_F(PlanTable, OfRanksSaysWhatTheyExchange) {
 }
 
 TEST_F(PlanTable, OfRanksThatShareOpsSaysWhatMovesAndWhatIsCut) {
-  run_.exchange = {
-      .ranks = 2,
-      .cuts = {"along tensor: attention by heads in each block"},
-      .list = {
-          {.name = "all-reduce along tensor", .count = 50, .bytes = 3 * MiB, .seconds = 2e-3}}};
+  run_.exchange = {.ranks = 2,
+                   .cuts = {"along tensor: attention by heads in each block"},
+                   .list = {{.name = "all-reduce along tensor",
+                             .count = 50,
+                             .bytes = 3 * MiB,
+                             .seconds = 2e-3,
+                             .exposed_seconds = 1.8e-3}}};
   const std::string text = table();
   for (const char* lines : {"\n  along tensor: attention by heads in each block\n",
                             "\n    moved                  3.00 MiB   all-reduce along tensor, 50 "
-                            "exchanges\n                                      of 2.0 ms\n"}) {
+                            "in 2.0 ms,\n                                      exposed 1.8 ms\n"}) {
     EXPECT_TRUE(contains(text, lines)) << lines << "\n" << text;
   }
 }

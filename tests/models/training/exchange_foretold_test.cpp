@@ -96,6 +96,7 @@ TEST(ExchangeForetold, IsInTheReport) {
   ASSERT_EQ(members["exchange"]["list"].size(), 3u);
   EXPECT_EQ(members["exchange"]["list"][2]["name"], "parameters");
   EXPECT_EQ(members["exchange"]["list"][2]["bytes"], 208 * MiB);
+  EXPECT_EQ(members["exchange"]["list"][2]["exposed_ms"], 0);
   EXPECT_FALSE(members.contains("peak_bytes_by_rank"));
   of.peaks = {5, 7};
   EXPECT_EQ(to_json(of)["peak_bytes_by_rank"], (std::vector{5, 7}));
@@ -138,6 +139,8 @@ TEST(ExchangeForetold, IsSummedFromARehearsedStep) {
   ASSERT_EQ(of.list.size(), 2u);
   EXPECT_EQ(of.list[0].count, 2u);
   EXPECT_EQ(of.list[0].bytes, 30u);
+  EXPECT_EQ(of.list[0].exposed_seconds, 0);
+  EXPECT_EQ(of.list[1].exposed_seconds, 0.5);
   EXPECT_EQ(of.list[0].seconds, 2);
   EXPECT_EQ(of.sent("parameters"), 5u);
 }
