@@ -252,7 +252,8 @@ std::function<int()> add_plan(CLI::App& app) {
              "Machine to plan for: ", here, " one, which is measured; a GPU by its ",
              "data sheet (", gpus, "), also with other memory (rtx4090,400GiB) or ",
              "another link to its host (h100,link=6GB/s), or a rank on each of several "
-             "(8xh200, or 2x8xh200 on two machines); a cpu by its threads, instruction "
+             "(8xh200, or 2x8xh200 on two machines), also with another link between those of a "
+             "machine (8xh200,ranks=450GB/s); a cpu by its threads, instruction "
              "set (avx2, avx512, avx512bf16 or amx), clock and bandwidth of memory, as ",
              "cpu:16,avx2,3.5GHz,80GB/s after which its memory (64GiB) and one-port may stand;",
              " or a file that spool calibrate --save wrote on another machine"))

@@ -18,7 +18,7 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-constexpr std::string_view cpu_prefix = "cpu:", link_prefix = "link=";
+constexpr std::string_view cpu_prefix = "cpu:", link_prefix = "link=", ranks_prefix = "ranks=";
 
 Words words_of(std::string_view text) {
   Words words;
@@ -123,8 +123,9 @@ struct CpuWords {
 };
 
 void add_further_word(std::string_view word, CpuWords& cpu) {
-  check_word(!word.starts_with(link_prefix), word,
-             "is the link of a GPU; what a cpu offloads stays in its own memory");
+  check_word(!word.starts_with(link_prefix) && !word.starts_with(ranks_prefix), word,
+             "is a link of a GPU; what a cpu offloads, or its ranks exchange, stays in its own "
+             "memory");
   if (word != "one-port") {
     check_word(!cpu.memory, word, "is a word too many; write ", text_of_a_cpu);
     cpu.memory = bytes_of(word);
@@ -173,19 +174,27 @@ AbsentMachine cpu_machine(std::string_view text) {
 
 AbsentMachine sheet_machine(const Words& words) {
   AbsentMachine sheet{.machine = *named_machine(words[0])};
-  bool has_link = false;
+  Machine& machine = sheet.machine;
+  std::optional<double> to_host, to_ranks;
   for (size_t i = 1; i < words.size(); ++i) {
-    const bool is_link = words[i].starts_with(link_prefix);
-    check_word(is_link ? !has_link : !sheet.memory, words[i], "is a word too many; after the name ",
-               "come its memory, such as 48GiB, and link=6GB/s, once each");
+    const bool is_link = words[i].starts_with(link_prefix),
+               is_of_ranks = words[i].starts_with(ranks_prefix);
+    check_word(is_link       ? !to_host
+               : is_of_ranks ? !to_ranks
+                             : !sheet.memory,
+               words[i],
+               "is a word too many; after the name come its memory, such as 48GiB, link=6GB/s and ",
+               "ranks=450GB/s, once each");
     if (is_link) {
-      has_link = true;
-      sheet.machine.to_host_bytes_per_second = sheet.machine.from_host_bytes_per_second =
-          rate_of(words[i].substr(link_prefix.size()));
+      to_host = rate_of(words[i].substr(link_prefix.size()));
+    } else if (is_of_ranks) {
+      to_ranks = rate_of(words[i].substr(ranks_prefix.size()));
     } else {
       sheet.memory = memory_of(words[i]);
     }
   }
+  if (to_host) machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = *to_host;
+  if (to_ranks) machine.mesh.link.bytes_per_second = *to_ranks;
   if (!sheet.memory) sheet.memory = memory_of_named_machine(words[0]);
   return sheet;
 }

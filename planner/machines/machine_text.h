@@ -8,6 +8,7 @@
 //   h100,link=6GB/s                        with another link to its host, each way
 //   8xh200                                 a rank on each GPU of a machine of eight
 //   2x8xh200                               of two such machines
+//   8xh200,ranks=450GB/s                   with another link between a machine's ranks, each way
 //   cpu:16,avx512,3.5GHz,80GB/s            threads, instruction set, clock, bandwidth of memory
 //   cpu:16,avx512,3.5GHz,80GB/s,64GiB      with as much memory
 //   cpu:8,avx512,2GHz,40GB/s,one-port      that issues one operation of 512 bits a cycle, not two

@@ -103,6 +103,7 @@ TEST(MachineText, WithAWrongNumberIsRefused) {
                            "infGB/s", "1e400GB/s", "1e300TB/s", "20GX/s", "20GB/s/s", "2GHz"}) {
     refused(sentence("cpu:2,avx2,2GHz,", rate), {"no rate", "80GB/s"});
     refused(sentence("h200,link=", rate), {"no rate", "80GB/s"});
+    refused(sentence("h200,ranks=", rate), {"no rate", "80GB/s"});
   }
   for (const char* memory : {"24", "0GiB", "-1GiB", "1e400GiB", "nanGiB", "much", "", "GiB"}) {
     refused(sentence("cpu:2,avx2,2GHz,20GB/s,", memory), {"no amount of memory", "64GiB"});
@@ -118,6 +119,8 @@ TEST(MachineText, WithAWordTooManyIsRefused) {
   refused("cpu:2,avx2,2GHz,20GB/s,link=2GB/s", {"link", "its own memory"});
   refused("h200,2GiB,4GiB", {"'4GiB' is a word too many", "link=6GB/s"});
   refused("h200,link=2GB/s,link=4GB/s", {"'link=4GB/s' is a word too many"});
+  refused("h200,ranks=2GB/s,ranks=4GB/s", {"'ranks=4GB/s' is a word too many", "ranks=450GB/s"});
+  refused("cpu:2,avx2,2GHz,20GB/s,ranks=2GB/s", {"ranks", "its own memory"});
 }
 
 TEST(MachineText, MayHaveARankOnEachOfSeveralDevices) {
@@ -131,6 +134,11 @@ TEST(MachineText, MayHaveARankOnEachOfSeveralDevices) {
   EXPECT_EQ(words.machine.mesh.ranks_of_machine, 4);
   EXPECT_EQ(words.memory, 400 * GiB);
   EXPECT_EQ(words.machine.to_host_bytes_per_second, 6e9);
+  AbsentMachine fast = machine_from_text("8xh200,ranks=450GB/s");
+  EXPECT_EQ(fast.machine.mesh.link.seconds, eight.machine.mesh.link.seconds);
+  give_ranks(fast, 8);
+  EXPECT_EQ(fast.machine.mesh.link.bytes_per_second, 450e9);
+  EXPECT_EQ(fast.machine.to_host_bytes_per_second, eight.machine.to_host_bytes_per_second);
   EXPECT_EQ(machine_from_text("h200").machine.mesh.ranks, 0);
   const Machine cpu = machine_from_text("cpu:4,avx2,2GHz,40GB/s").machine;
   EXPECT_EQ(cpu.mesh.link.bytes_per_second, link_by_memory(32e9).bytes_per_second);
