@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <string_view>
 
 #include "../text.h"
@@ -294,6 +295,12 @@ bool Communicator::move_messages(const Exchange& e) {
   for (const auto& [peer, messages] : taken) {
     if (!take_messages(peer, messages)) return false;
   }
+  for (const auto& [peer, messages] : given) {
+    const uint64_t all = own().given[peer];
+    if (!wait_for(peer, [&](const Member& other) { return other.taken[rank_] == all; })) {
+      return false;
+    }
+  }
   return true;
 }
 
@@ -306,6 +313,11 @@ bool Communicator::give_messages(int peer, const std::vector<Arguments>& message
   }
   std::vector<uint64_t> sizes{messages.size()};
   for (const Arguments& a : messages) sizes.push_back(a.count * size_of(a.type));
+  if (std::accumulate(sizes.begin() + 1, sizes.end(), sizes.size() * sizeof sizes[0]) >
+      Meeting::mailbox_bytes) {
+    refuse_all(sentence("messages of a group to one rank have at most ", Meeting::mailbox_bytes,
+                        " bytes here"));
+  }
   size_t at = Meeting::mailbox(peer);
   meeting_->give(rank_, at, sizes.data(), sizes.size() * sizeof sizes[0]);
   at += sizes.size() * sizeof sizes[0];

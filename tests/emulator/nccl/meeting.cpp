@@ -31,7 +31,8 @@ constexpr const char* file_name = "ranks of emulated NCCL";
 // Behind what ranks say of themselves each has a part of the file, of which only what it uses is
 // there.
 constexpr size_t first_part = size_t{1} << 30, part_bytes = size_t{1} << 36,
-                 first_mailbox = part_bytes / 2, mailbox_bytes = first_mailbox / max_ranks;
+                 first_mailbox = part_bytes / 2;
+static_assert(first_mailbox + max_ranks * Meeting::mailbox_bytes <= part_bytes);
 
 off_t part_of(int rank, size_t offset) {
   return static_cast<off_t>(first_part + part_bytes * static_cast<size_t>(rank) + offset);

@@ -82,6 +82,7 @@ class Meeting {
   void give(int rank, size_t offset, const void* from, size_t bytes) const;
   void take(int rank, size_t offset, void* to, size_t bytes) const;
   // Behind them, where it gives messages to one.
+  static constexpr size_t mailbox_bytes = size_t{1} << 29;
   static size_t mailbox(int peer);
 
  private:

@@ -121,6 +121,19 @@ TEST(EmulatedNcclMessages, AreRefusedBesideOtherCalls) {
               {"in one group"});
 }
 
+TEST(EmulatedNcclMessages, ThatNobodyTakesAreRefused) {
+  const auto said = run_pair([](Rank& r) {
+    if (r.rank == 0) {
+      need(ncclGroupStart() == ncclSuccess, "a group");
+      need(send(r, 1, 0, 4) == ncclSuccess, "a message");
+      need(r.comm, ncclGroupEnd());
+      need(cudaStreamSynchronize(r.stream));
+    }
+    need(r.comm, ncclCommFinalize(r.comm));
+  });
+  expect_said({said[0]}, {"rank 1 ended its communicator"});
+}
+
 TEST(EmulatedNcclMessages, OfOtherSizesThanAreTakenAreRefused) {
   const auto said = run_pair([](Rank& r) {
     need(ncclGroupStart() == ncclSuccess, "a group");
