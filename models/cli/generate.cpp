@@ -69,9 +69,9 @@ int generate(GenerateArguments a) {
   return interrupted() ? stopped_by_a_signal : 0;
 }
 
-// On a rank above 0: does its part of what rank 0 writes, and leaves it to that to be interrupted.
+// On a rank above 0: does its part of what rank 0 writes, which an interrupt may end and begin anew.
 void follow(const GenerateArguments& a) {
-  if (!a.own_rank->are_threads()) catch_interrupts();
+  if (!a.own_rank->are_threads()) leave_interrupts();
   const ModelFile file(a.model);
   const TextModel model(a, file, {});
   follow_reader(model.model(), model.stream(), *model.shared());
@@ -130,7 +130,7 @@ int generate_on_ranks(GenerateArguments a) {
   if (ranks == 0) return generate(a);
   if (chooses_gpus(a.device)) {
     check_gpus(ranks, gpu_count());
-    if (ranks > 1) return run_as_processes(ranks, left_of_texts);
+    if (ranks > 1) return run_as_processes(ranks, left_of_texts, FirstRank::reads_the_terminal);
   }
   int code = 0;
   run_ranks(ranks, [&](const std::shared_ptr<Communicator>& own) {

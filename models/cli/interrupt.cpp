@@ -37,6 +37,10 @@ void catch_interrupts() {
   }
 }
 
+void leave_interrupts() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) ::signal(signal, SIG_IGN);
+}
+
 void outlive_readers() { ::signal(SIGPIPE, SIG_IGN); }
 
 bool interrupted() { return seen; }

@@ -11,6 +11,8 @@ inline constexpr int stopped_by_a_signal = 130;
 // since a closing terminal may send several; one that is ignored already, as under nohup, stays
 // ignored.
 void catch_interrupts();
+// From now on these signals do nothing here: another process, which had them too, ends this one.
+void leave_interrupts();
 // Whether the program was started with a signal ignored, as under nohup.
 bool is_ignored(int signal);
 // A closed reader of the output no longer ends the program.

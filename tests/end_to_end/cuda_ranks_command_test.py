@@ -4,8 +4,11 @@ cuda_ranks_command_test.py PROGRAM [CASE...]
 """
 
 import json
+import os
+import pty
+import subprocess
 
-from commands import NIGHTLY, nightly, spool
+from commands import NIGHTLY, PROGRAM, nightly, spool
 from on_cuda import CUDA, starts
 from on_cuda_ranks import CudaRanks, main
 
@@ -44,9 +47,39 @@ class Bits(CudaRanks):
                 self.close(alone, self.run_on(2 if mesh == "tensor=2" else 4, *words, *on, name=f"{model}-{mesh}"))
             starts.clear()
             latest = ["--model", alone / "latest", *CUDA]
-            for command in [["eval", "--data", self.text], ["generate", "--tokens", 20, "--temperature", 0]]:
-                said = [spool(*command, *latest, *on) for on in ([], ["--mesh", "tensor=2"])]
-                self.assertEqual([(status, printed) for status, printed, _ in said], [(0, said[0][1])] * 2, said)
+            losses, texts = ([spool(*command, *latest, *on) for on in ([], ["--mesh", "tensor=2"])] for command in
+                             (["eval", "--data", self.text], ["generate", "--tokens", 20, "--temperature", 0]))
+            self.assertEqual([status for status, _, _ in losses + texts], [0] * 4, losses + texts)
+            self.assertAlmostEqual(*[float(printed.split()[1]) for _, printed, _ in losses], delta=1e-6)
+            self.assertEqual(texts[0][1], texts[1][1])
+
+    @nightly
+    def test_converse_on_a_terminal(self):
+        """Ctrl-C ends a text, and the second one the next; nobody who reads a pipe no more ends all silently."""
+        model = self.run_on(1, "--heads", 4, name="run", steps=1) / "latest"
+        words = ["generate", "--model", model, *CUDA, "--mesh", "tensor=2", "--tokens", 1_000_000]
+        process, terminal = pty.fork()
+        if process == 0:
+            os.execv(PROGRAM, list(map(str, [PROGRAM, *words, "--interactive", "--temperature", 0])))
+        seen = b""
+        for prompts in 1, 2, 3:
+            while seen.count(b"> ") < prompts:
+                seen += os.read(terminal, 4096)
+            if prompts == 3:
+                break
+            os.write(terminal, b"One\n")
+            before = len(seen)
+            while len(seen) < before + 20:
+                seen += os.read(terminal, 4096)
+            os.write(terminal, b"\x03")
+        os.write(terminal, b"\x04")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), 0, seen)
+        os.close(terminal)
+        run = subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        run.stdout.read(20)
+        run.stdout.close()
+        self.assertEqual((run.stderr.read(), run.wait(timeout=60)), (b"", 141))
+        run.stderr.close()
 
     @nightly
     def test_share_micro_batches_of_parameters_in_parts(self):

@@ -39,11 +39,12 @@ std::vector<std::string> own_words() {
 }
 
 // Only a child of one thread may do this much before exec.
-[[noreturn]] void become_rank(int rank, int ranks, pid_t parent, const std::string& job,
-                              std::vector<char*>& words, const sigset_t& mask) {
+[[noreturn]] void become_rank(int rank, int ranks, pid_t parent, bool reads_the_terminal,
+                              const std::string& job, std::vector<char*>& words,
+                              const sigset_t& mask) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
-  ::setpgid(0, 0);  // the terminal's signals come through the parent alone
+  if (!reads_the_terminal) ::setpgid(0, 0);  // its signals come through the parent alone
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::setenv(rank_variables::rank, std::to_string(rank).c_str(), 1);
   ::setenv(rank_variables::ranks, std::to_string(ranks).c_str(), 1);
@@ -54,7 +55,8 @@ std::vector<std::string> own_words() {
 
 class RankProcesses {
  public:
-  explicit RankProcesses(int ranks) : words_(own_words()) {
+  RankProcesses(int ranks, FirstRank first)
+      : words_(own_words()), reads_the_terminal_(first == FirstRank::reads_the_terminal) {
     ::sigemptyset(&watched_);
     for (const int signal : passed_on) {
       if (!is_ignored(signal)) ::sigaddset(&watched_, signal);
@@ -70,7 +72,8 @@ class RankProcesses {
     const std::string job = sentence("process-", parent, "-", std::random_device()());
     for (int r = 0; r < ranks; ++r) {
       const pid_t child = ::fork();
-      if (child == 0) become_rank(r, ranks, parent, job, words, mask_);
+      const bool reads = reads_the_terminal_ && r == 0;
+      if (child == 0) become_rank(r, ranks, parent, reads, job, words, mask_);
       if (child < 0) refuse_to_start(r, errno);
       living_.push_back(child);
       ranks_.push_back(child);
@@ -80,16 +83,19 @@ class RankProcesses {
   int wait() {
     while (!living_.empty()) {
       const timespec tenth = {0, 100'000'000};
-      const int signal = ::sigtimedwait(&watched_, nullptr, &tenth);
+      siginfo_t from = {};
+      const int signal = ::sigtimedwait(&watched_, &from, &tenth);
       if (signal == SIGTSTP) {
         stop_and_go_on();
       } else if (signal > 0 && signal != SIGCHLD) {
         was_signalled_ = true;
-        to_all(signal);
+        const bool has_first = reads_the_terminal_ && from.si_code == SI_KERNEL;
+        to_all(signal, has_first ? ranks_.front() : 0);
       }
       while (reap()) continue;
-      has_killed_ = ended_badly_ && host_clock() - *ended_badly_ > grace;
-      if (has_killed_) to_all(SIGKILL);
+      const bool are_late = ended_badly_ && host_clock() - *ended_badly_ > grace;
+      if (are_late) to_all(SIGKILL);
+      has_killed_ = has_killed_ || are_late;
     }
     ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
     return code_;
@@ -105,8 +111,10 @@ class RankProcesses {
          std::strerror(error));
   }
 
-  void to_all(int signal) const {
-    for (const pid_t child : living_) ::kill(child, signal);
+  void to_all(int signal, pid_t but = 0) const {
+    for (const pid_t child : living_) {
+      if (child != but) ::kill(child, signal);
+    }
   }
 
   void stop_and_go_on() {
@@ -124,7 +132,11 @@ class RankProcesses {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int code = signal ? 1 : WEXITSTATUS(status);
     const bool is_passed_on = std::ranges::find(passed_on, signal) != std::end(passed_on);
-    if (was_signalled_ && (is_passed_on || code == stopped_by_a_signal)) {
+    if (signal == SIGPIPE && code_ == 0) {
+      code_ = 128 + SIGPIPE;
+      has_killed_ = true;
+      to_all(SIGKILL);
+    } else if (was_signalled_ && (is_passed_on || code == stopped_by_a_signal)) {
       code_ = code_ ? code_ : stopped_by_a_signal;
       if (signal && !ended_badly_) ended_badly_ = host_clock();
     } else if (code != 0) {
@@ -138,6 +150,7 @@ class RankProcesses {
   }
 
   std::vector<std::string> words_;
+  bool reads_the_terminal_;
   sigset_t watched_ = {}, mask_ = {};
   std::vector<pid_t> ranks_, living_;
   bool was_signalled_ = false, has_killed_ = false;
@@ -148,8 +161,8 @@ class RankProcesses {
 
 }  // namespace
 
-int run_as_processes(int ranks, const std::function<std::string()>& is_left) {
-  RankProcesses processes(ranks);
+int run_as_processes(int ranks, const std::function<std::string()>& is_left, FirstRank first) {
+  RankProcesses processes(ranks, first);
   const int code = processes.wait();
   if (const auto killed = processes.killed()) {
     const auto& [rank, signal] = *killed;
