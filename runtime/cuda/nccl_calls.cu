@@ -97,8 +97,10 @@ void NcclRanks::make_call(const char* name, const std::function<ncclResult_t()>&
 }
 
 void NcclRanks::wait_while_under_way(ncclResult_t status, const char* call) {
-  while (status == ncclInProgress && call) {
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  constexpr int at_once = 100;  // times; few calls take as long
+  for (int i = 0; status == ncclInProgress && call; ++i) {
+    i < at_once ? std::this_thread::yield()
+                : std::this_thread::sleep_for(std::chrono::microseconds(50));
     const std::lock_guard lock(calls_);
     throw_if_ended();
     const ncclResult_t asked = nccl_.CommGetAsyncError(communicator_, &status);

@@ -24,6 +24,7 @@ class NcclRanks final : public Communicator {
   NcclRanks& operator=(const NcclRanks&) = delete;
 
   const char* kind() const override { return "nccl"; }
+  bool moves_memory_of(const Device&) const override { return true; }
   size_t workspace_bytes(size_t piece) const override { return packed_bytes(size(), piece); }
   void connect() override {
     taken_bytes_ += taken_by([this] { exchange_once({Pattern::messages}); });

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "spool/runtime/check.h"
+#include "spool/runtime/device.h"
 #include "spool/runtime/ranks/mesh.h"
 
 namespace spool {
@@ -81,6 +82,10 @@ class Communicator {
   virtual const char* kind() const = 0;               // "threads", "sockets", "mpi", "nccl", "meta"
   virtual bool are_threads() const { return false; }  // of one process
 
+  // Whether exchange() is of this device's memory.
+  virtual bool moves_memory_of(const Device& d) const {
+    return size_ == 1 || d.type != DeviceType::cuda;
+  }
   // Bytes of the device's memory that exchange() needs beside its messages; the caller allocates
   // them, and the queue's next exchange may have the same.
   virtual size_t workspace_bytes(size_t /*piece*/) const { return 0; }
