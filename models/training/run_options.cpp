@@ -300,10 +300,6 @@ void check_run_settings(const RunOptions& o) {
   const bool evaluates = o.eval_every > 0 && o.eval_batches > 0;
   constexpr const char* of_no_evaluations =
       ", and the run has none between its steps; give the steps between them, or ";
-  check_setting(o.training.neighbours() == 1 || o.device.type == DeviceType::cpu,
-                {"shard", "device"},
-                "on GPUs ranks cannot share a micro-batch yet; use the cpu, or "
-                "a mesh along data alone, where each rank has micro-batches of its own");
   check_setting(evaluates || !o.keep_best, {"keep-best", "eval-every"},
                 "the best model is found by evaluations", of_no_evaluations, "do not keep it");
   check_setting(evaluates || o.patience == 0, {"patience", "eval-every"},
