@@ -69,7 +69,7 @@ int generate(GenerateArguments a) {
   return interrupted() ? stopped_by_a_signal : 0;
 }
 
-// On a rank above 0: does its part of what rank 0 writes, which an interrupt may end and begin anew.
+// On a rank above 0: does its part of what rank 0 writes, which alone is interrupted.
 void follow(const GenerateArguments& a) {
   if (!a.own_rank->are_threads()) leave_interrupts();
   const ModelFile file(a.model);
