@@ -80,14 +80,16 @@ TEST(MatmulTiles, EveryFormIsAChainOf32Terms) {
 }
 
 TEST(MatmulTiles, ManyTermsAreOneChainWhateverIsPackedAtATime) {
+  expect_chains({200, 160, 1100}, {1, 13});  // parts of the terms, and of those that threads share
+  if (finds_races()) return;
   expect_chains({140, 70, 1030}, {0, 2, 15});  // parts of the terms
-  expect_chains({200, 160, 1100}, {1, 13});    // and of those that threads share
   expect_chains({130, 800, 64}, {1, 3});       // two groups of columns
   expect_chains({33, 64, 1024}, {2, 6});       // rows whose panel is copied
 }
 
 TEST(MatmulTiles, FewRowsAreTheSameChain) {
   for (const int64_t M : {1, 2, 15, 16, 17, 40, 128, 129}) {
+    if (finds_races() && M != 17) continue;
     expect_chains({M, 100, 96}, {2, 14});
     expect_chains({M, 33, 290}, {2, 6});
   }

@@ -53,6 +53,7 @@ void compare(const JsonTokenizer& tokenizer, const nlohmann::json& cases) {
 class JsonTokenizerStyle : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(JsonTokenizerStyle, GivesTheTokensAndTextsOfHuggingFaces) {
+  if (finds_races()) GTEST_SKIP() << "one thread";
   const std::string style = GetParam();
   const nlohmann::json cases = texts_of_style(reference / (style + ".texts.json"));
   ASSERT_GT(cases.size(), 400u);
@@ -107,6 +108,7 @@ std::string random_text_of(std::mt19937& random, size_t size) {
 }
 
 TEST_P(JsonTokenizerStyle, GivesTheSameTokensForTextCutAtItsBoundaries) {
+  if (finds_races()) GTEST_SKIP() << "one thread";
   const auto tokenizer = open_style(GetParam());
   std::mt19937 random(3);
   int cuts = 0;
@@ -129,6 +131,7 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForTextCutAtItsBoundaries) {
 
 // Text with many added tokens and few spaces, which some of the tokens take.
 TEST_P(JsonTokenizerStyle, IsCutBetweenAddedTokens) {
+  if (finds_races()) GTEST_SKIP() << "one thread";
   constexpr std::string_view parts[] = {"\xe5\xad\x97", "<right>",  "<left>", "<word>",
                                         "<norm>",       "<NORM>",   "<s>",    "\n\n\n\n\n\n",
                                         "</s>",         "e\xcc\x81"};
@@ -186,6 +189,7 @@ std::string kept_by(const std::string& style, std::string text) {
 
 // Bytes that are not UTF-8 are restored, too.
 TEST_P(JsonTokenizerStyle, DecodesToTheSameBytes) {
+  if (finds_races()) GTEST_SKIP() << "one thread";
   const std::string style = GetParam();
   const auto tokenizer = open_style(style);
   std::mt19937 random(5);

@@ -112,9 +112,13 @@ TEST_F(CudaTokenPass, AConversationIsTheSameWithoutGraphs) {
   for (const ModelConfig& config : configs_of_writers()) {
     const auto stream = cuda_stream();
     const std::vector<int32_t> written = conversation(config, *stream, 90);
-    const auto traced_stream = cuda_stream();
-    const Traced traced(*traced_stream, std::make_shared<Trace>());
-    EXPECT_EQ(conversation(config, *traced_stream, 90), written) << config.family();
+    const bool is_first = config.family() == configs_of_writers().front().family();
+    if (has_every_case() || is_first) {
+      const auto traced_stream = cuda_stream();
+      const Traced traced(*traced_stream, std::make_shared<Trace>());
+      EXPECT_EQ(conversation(config, *traced_stream, 90), written) << config.family();
+    }
+    if (!has_every_case() && is_first) continue;
     const EnvironmentVariable waits("SPOOL_CUDA_SYNC", "1");
     EXPECT_EQ(conversation(config, *cuda_stream(), 90), written) << config.family();
   }
@@ -143,6 +147,7 @@ std::vector<std::vector<int32_t>> continued(const ModelConfig& config, Stream& s
 
 TEST_F(CudaTokenPass, TextsOfABatchAreTheSameWithoutGraphs) {
   for (const ModelConfig& config : configs_of_writers()) {
+    if (!has_every_case() && config.family() == configs_of_writers().front().family()) continue;
     const auto stream = cuda_stream();
     const auto all = continued(config, *stream);
     const auto traced_stream = cuda_stream();
@@ -182,6 +187,7 @@ class CountedLaunches {
 TEST_F(CudaTokenPass, ATokenIsAtMostThreeLaunches) {
   const auto stream = cuda_stream();
   for (const ModelConfig& config : configs_of_writers()) {
+    if (!has_every_case() && config.family() == configs_of_writers().front().family()) continue;
     const auto model = writer(config, DType::bf16, *stream);
     Generator generator(*model, *stream);
     generator.read(some_text(50));
