@@ -1,11 +1,11 @@
 """What ranks with a GPU each do on this machine, into a file of results: ranks.py BUILD RESULTS --gpus N.
 
 With one GPU: what one rank can tell (tests/runtime/nccl/one_rank.cpp). With more, also the tests of ranks; whether runs on
-every power of two of the GPUs end in the files and the losses of one rank, in the bytes that were foretold; the exchange of
-gradients beside NCCL's sum; and steps of GPT-2 124M and 1558M, foretold and measured.  Each part is written when it is
-done.  The last line says how many passed; the exit status is 1 if one did not.
+every power of two of the GPUs end in the files and the losses of one rank, in the bytes that were foretold; whether those of
+ranks that share each micro-batch, or store parameters in parts, are near them; the exchange of gradients beside NCCL's sum;
+and steps of GPT-2 124M and 1558M, foretold and measured.  Each part is written when it is done.  The last line says how many passed; the exit status is 1 if one did not.
 
-  --parts one,bits      some parts alone, of one, tests, bits, exchange and steps
+  --parts one,bits      some parts alone, of one, tests, bits, mesh, exchange and steps
   --seconds N           begins no part later
 """
 
@@ -123,6 +123,25 @@ def bits(machine):
     return found, wrong
 
 
+def mesh(machine):
+    """Of gpt2-tiny in f32 and llama-tiny in bf16, whose sums have another order on a mesh."""
+    found, wrong = {}, []
+    axes = {"tensor=2": 2, **({"2x2": 4, "data=2,tensor=2": 4} if machine.gpus >= 4 else {})}
+    for name, near in {"gpt2-tiny f32": 1e-5, "llama-tiny bf16": 2e-2}.items():
+        alone = machine.train(f"{name} alone", 1, RUNS[name])
+        found[name] = {}
+        for text, ranks in axes.items():
+            run = machine.train(f"{name} {text}", ranks, [*RUNS[name], "--mesh", text, "--shard", "megatron"])
+            off = max(abs(a - b) / max(1, abs(a)) for a, b in zip(alone["losses"], run["losses"], strict=True))
+            found[name][text] = {"loss_off": off, "step_ms": run["step_ms"]}
+            if not off <= near:
+                wrong.append(f"{name}: a loss on {text} is {off:.2g} beside that of one rank")
+        parts = machine.train(f"{name} parts", 2, [*RUNS[name], "--zero", "3", "--recompute", "gathers"])
+        whole = machine.train(f"{name} whole", 2, [*RUNS[name], "--recompute", "none"])
+        wrong += differences(f"{name} in parts", whole, 2, parts)
+    return found, wrong
+
+
 def exchange(machine):
     out = machine.folder / "exchange.json"
     machine.call([machine.build / "benchmarks/exchange", "--device=cuda", f"--ranks={machine.gpus}", f"--json={out}"])
@@ -148,7 +167,7 @@ def steps(machine):
     return found, wrong
 
 
-PARTS = {"one": one, "tests": tests, "bits": bits, "exchange": exchange, "steps": steps}
+PARTS = {"one": one, "tests": tests, "bits": bits, "mesh": mesh, "exchange": exchange, "steps": steps}
 
 
 def main():

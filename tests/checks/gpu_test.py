@@ -178,6 +178,14 @@ class Ranks(unittest.TestCase):
         self.assertEqual((status, said), (0, "1 of 1 parts passed, on 8 GPUs"))
         self.assertEqual([list(run) for run in results["bits"].values()], [["1", "2", "4", "8"]] * 3)
 
+    def test_losses_of_a_mesh_are_near_those_of_one_rank(self):
+        status, said, results = self.run_parts("--gpus", "4", "--parts", "mesh")
+        self.assertEqual((status, said), (0, "1 of 1 parts passed, on 4 GPUs"))
+        self.assertEqual([list(run) for run in results["mesh"].values()], [["tensor=2", "2x2", "data=2,tensor=2"]] * 2)
+        status, _, results = self.run_parts("--gpus", "2", "--parts", "mesh", FAKE="losses")
+        self.assertEqual((status, results["mesh"]["wrong"][0]),
+                         (1, "gpt2-tiny f32: a loss on tensor=2 is 0.4 beside that of one rank"))
+
     def test_what_differs_is_named(self):
         for fault, words in {"files": "the files of 2 ranks are not", "losses": "the losses of 2 ranks are not",
                              "sent_bytes": "rank 0 has sent_bytes 7, foretold 8"}.items():
