@@ -38,17 +38,19 @@ class Bits(CudaRanks):
     def test_share_each_micro_batch(self):
         """As one rank has them, too: evaluations, and the text that a model writes."""
         for model in ["gpt2-tiny", "llama-tiny"] if NIGHTLY else ["gpt2-tiny"]:
-            words = ["--model", model, "--heads", 4, "--eval-every", 2, "--eval-batches", 3]
-            alone = self.run_on(1, *words, name=f"{model}-alone")
+            words = ["--model", model, "--heads", 4, "--eval-every", 2, "--eval-batches", 1]
+            steps = 5 if NIGHTLY else 2
+            alone = self.run_on(1, *words, name=f"{model}-alone", steps=steps)
             meshes = ["tensor=2", "2x2", "data=2,tensor=2"] if NIGHTLY else ["tensor=2"]
             for mesh in meshes:
                 starts.clear()
                 on = ["--mesh", mesh, "--shard", "megatron"]
-                self.close(alone, self.run_on(2 if mesh == "tensor=2" else 4, *words, *on, name=f"{model}-{mesh}"))
+                ranks = 2 if mesh == "tensor=2" else 4
+                self.close(alone, self.run_on(ranks, *words, *on, name=f"{model}-{mesh}", steps=steps))
             starts.clear()
             latest = ["--model", alone / "latest", *CUDA]
             losses, texts = ([spool(*command, *latest, *on) for on in ([], ["--mesh", "tensor=2"])] for command in
-                             (["eval", "--data", self.text], ["generate", "--tokens", 20, "--temperature", 0]))
+                             (["eval", "--data", self.text], ["generate", "--tokens", 5, "--temperature", 0]))
             self.assertEqual([status for status, _, _ in losses + texts], [0] * 4, losses + texts)
             self.assertAlmostEqual(*[float(printed.split()[1]) for _, printed, _ in losses], delta=1e-6)
             self.assertEqual(texts[0][1], texts[1][1])
