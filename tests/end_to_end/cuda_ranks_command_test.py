@@ -50,7 +50,7 @@ class Bits(CudaRanks):
             starts.clear()
             latest = ["--model", alone / "latest", *CUDA]
             losses, texts = ([spool(*command, *latest, *on) for on in ([], ["--mesh", "tensor=2"])] for command in
-                             (["eval", "--data", self.text], ["generate", "--tokens", 5, "--temperature", 0]))
+                             (["eval", "--limit", 4, "--data", self.text], ["generate", "--tokens", 5, "--temperature", 0]))
             self.assertEqual([status for status, _, _ in losses + texts], [0] * 4, losses + texts)
             self.assertAlmostEqual(*[float(printed.split()[1]) for _, printed, _ in losses], delta=1e-6)
             self.assertEqual(texts[0][1], texts[1][1])
