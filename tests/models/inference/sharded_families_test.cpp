@@ -64,7 +64,7 @@ TEST_P(FamiliesOnRanks, HaveTheLossAndTheGradientsOfOneRank) {
                               /*targets=*/1);
     block.expect_as_one_rank_at_random(parse_mesh(GetParam()), nightly()       ? 100
                                                                : finds_races() ? 1
-                                                                               : 3);
+                                                                               : 2);
   }
 }
 

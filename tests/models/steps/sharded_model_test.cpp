@@ -105,7 +105,7 @@ TEST_P(RandomSharding, HasThemOfAttentionByHandHoweverParametersAreStored) {
                                      ByHand::targets);
   by_hand.expect_as_one_rank_at_random(parse_mesh(GetParam()), nightly()       ? 100
                                                                : finds_races() ? 1
-                                                                               : 4);
+                                                                               : 2);
 }
 
 // Any placement of values, recomputed regions, and regions in chunks, with moves inside.
