@@ -48,6 +48,11 @@ GradientExchange::GradientExchange(std::vector<Parameter*> parameters, Stream& s
       sums_(static_cast<size_t>(pieces_.buckets())),
       is_summed_(own_.size()) {
   for (size_t i = own_.size(); i-- > 0;) first_own_[own_[i].parameter] = i;
+  for (int64_t b = 0; b < pieces_.buckets(); ++b) {
+    for (int r = 0; r < ranks(); ++r) {
+      for (const Slice& s : pieces_.slices(b, r)) buckets_of_[&parameter_of(s)].push_back(b);
+    }
+  }
   int64_t granules = 0;
   for (size_t i = parameters_.size(); i-- > 0;) {
     first_granules_[i] = granules;
@@ -70,23 +75,15 @@ void GradientExchange::begin_backward() {
   missing_.assign(sums_.size(), 0);
   kept_.clear();
   for (const Parameter* p : parameters_) kept_.push_back(p->gathered().shape.numel());
-  for (int64_t b = 0; b < pieces_.buckets(); ++b) {
-    for (int r = 0; r < ranks(); ++r) {
-      missing_[static_cast<size_t>(b)] += std::ssize(pieces_.slices(b, r));
-    }
+  for (const auto& [parameter, buckets] : buckets_of_) {
+    for (const int64_t b : buckets) ++missing_[static_cast<size_t>(b)];
   }
   next_ = 0;
 }
 
 // A bucket goes when all its gradients are final and those before it have gone.
 void GradientExchange::is_final(Parameter& p) {
-  for (int64_t b = next_; b < pieces_.buckets(); ++b) {
-    for (int r = 0; r < ranks(); ++r) {
-      for (const Slice& s : pieces_.slices(b, r)) {
-        if (&parameter_of(s) == &p) --missing_[static_cast<size_t>(b)];
-      }
-    }
-  }
+  for (const int64_t b : buckets_of_[&p]) --missing_[static_cast<size_t>(b)];
   while (next_ < pieces_.buckets() && missing_[static_cast<size_t>(next_)] == 0) {
     hand_over(next_++);
   }

@@ -108,6 +108,7 @@ class GradientExchange final : public GradientSink, public OwnRow {
   std::vector<Parameter*> parameters_;
   RowPieces pieces_;
   std::vector<Slice> own_;
+  std::map<const Parameter*, std::vector<int64_t>> buckets_of_;  // one for each slice of it
   std::vector<size_t> first_own_;        // of each parameter, in own_; own_.size(): none
   std::vector<int64_t> first_granules_;  // of each parameter, in the row
 
