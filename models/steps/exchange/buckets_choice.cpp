@@ -24,9 +24,10 @@ bool fits(const PlannedSteps& planned, const RunRequest& request, const Machine&
   return foretold.memory.peak + (shared ? foretold.host.peak : 0) <= room_of(request);
 }
 
-// As if the most buckets took no memory: no plan is faster by more buckets in flight.
-double least_seconds(const StepDescription& step, StepPlans plans, const Machine& machine) {
-  plans.step.buckets_in_flight = choices.back();
+// As if so many buckets took no memory: no plan is faster by them.
+double least_seconds(const StepDescription& step, StepPlans plans, const Machine& machine,
+                     int buckets) {
+  plans.step.buckets_in_flight = buckets;
   plans.layout.reset();
   return foretell_step(step, plans, machine).seconds;
 }
@@ -46,10 +47,16 @@ PlannedSteps plan_buckets(const RunSteps& run, const RunRequest& request, const 
   if (const int given = request.steps.buckets_in_flight) return plan(given);
   std::vector<PlannedSteps> all{plan(choices.front())};
   if (!fits(all.front(), request, machine)) return all.front();
-  const double least = least_seconds(run.step, all.front().plans, machine);
+  const auto least = [&](int buckets) {
+    return least_seconds(run.step, all.front().plans, machine, buckets);
+  };
+  const double least_of_all = least(choices.back());
   double fastest = all.front().foretold.seconds;
   for (auto buckets = choices.begin() + 1; buckets != choices.end(); ++buckets) {
-    if (fastest <= alike * least) break;
+    if (fastest <= alike * least_of_all) break;
+    const double least_of_these = least(*buckets);
+    // A search would find none that is faster than the one before, or nearly as fast as any.
+    if (fastest <= alike * least_of_these && least_of_these > alike * least_of_all) continue;
     all.push_back(plan(*buckets));
     if (!fits(all.back(), request, machine)) break;
     fastest = std::min(fastest, all.back().foretold.seconds);
