@@ -105,11 +105,14 @@ class CudnnPlans : public ::testing::Test {
     }
   }
 
+  // By day each mask has the backward of one order of sums, by turns.
   static void expect_plans(const Gpu& gpu, const AttentionShape& all) {
     for (const Mask mask : enumerators<Mask>()) {
       FusedShape s{.part = all, .whole = all, .scale = 0.125F, .mask = mask};
       expect_plan(gpu, AttentionPass::forward, s, cuda::fused_forward_bytes(all));
       for (const SumOrder order : enumerators<SumOrder>()) {
+        const bool is_turn = static_cast<int>(mask) % 2 == static_cast<int>(order) % 2;
+        if (!is_turn && !nightly()) continue;
         s.order = order;
         expect_parts(gpu, all, s);
       }
