@@ -79,6 +79,15 @@ RecordedLoss recorded_of(const Parameters& parameters, const std::function<Var(T
   return recorded;
 }
 
+// In the order of its values.
+std::vector<const Parameter*> parameters_of(const Program& program) {
+  std::vector<const Parameter*> all;
+  for (const Value& v : program.values) {
+    if (v.parameter) all.push_back(v.parameter);
+  }
+  return all;
+}
+
 }  // namespace
 
 RecordedLoss record_loss(StepModel& model, Stream& stream) {
@@ -120,7 +129,11 @@ ShardedModel::ShardedModel(const Make& make, Choose choose, const MeshAxes& mesh
       price_(std::move(price)),
       in_flat_parts_(in_flat_parts) {
   RecordedLoss recorded = record_loss(*model_, stream);
-  if (stream.device().type != DeviceType::meta) recorded_ = fingerprints(recorded.program);
+  if (stream.device().type != DeviceType::meta) {
+    recorded_ = fingerprints(recorded.program);
+    recorded_loss_ = recorded.loss;
+    recorded_parameters_ = parameters_of(recorded.program);
+  }
   Assignment how = this->choose(recorded);
   loss_ = std::make_unique<ShardedPass>(std::move(recorded), std::move(how), ranks_, price_);
   std::map<const Parameter*, const ShardParameter*> parts;
@@ -145,12 +158,22 @@ void ShardedModel::check_is_as_recorded(const RecordedLoss& now) const {
   const NodeId nodes = std::min(prints.next_id(), recorded_.next_id());
   NodeId first = 0;
   while (first < nodes && prints[first] == recorded_[first]) ++first;
-  if (first < nodes || prints.next_id() != recorded_.next_id()) {
+  if (first < nodes || prints.next_id() != recorded_.next_id() || now.loss != recorded_loss_) {
     fail(ErrorKind::invalid, "the loss differs from what was recorded at first, from its node ",
          first,
          first < prints.next_id() ? sentence(" (", now.program.nodes[first].op->name(), ")") : "",
          " on", once, "let it be the same in every step");
   }
+  const std::vector<const Parameter*> parameters = parameters_of(now.program);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    check(i < recorded_parameters_.size() && parameters[i] == recorded_parameters_[i],
+          "the loss reads the parameter ", parameters[i]->name,
+          " where it read another one when it was recorded at first", once,
+          "let it read the same in every step");
+  }
+  check(now.inputs.size() == loss_->inputs().size(), "the loss has ", now.inputs.size(),
+        " inputs, and had ", loss_->inputs().size(), " when it was recorded at first", once,
+        "let it have the same in every step");
   for (size_t i = 0; i < now.inputs.size(); ++i) {
     const Tensor &before = loss_->inputs()[i], &input = now.inputs[i];
     check(input.view().data() == before.view().data(), "input ", i, " of the loss, ",

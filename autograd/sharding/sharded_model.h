@@ -69,7 +69,8 @@ class ShardedModel final : public StepModel {
   Parameters& parameters() override { return model_->parameters(); }
   void initialise(uint64_t seed) override { model_->initialise(seed); }
   // The same on all ranks.  Throws if the model's own loss is no longer what was recorded: it is
-  // recorded again the 2nd time, the 4th, the 8th, and so on.
+  // recorded again the 2nd time, the 4th, the 8th, and so on, of those in which it is applied; a
+  // graph is replayed without.
   Var loss(Tape& tape) override;
   void upload_placeholder() override { model_->upload_placeholder(); }
   const MeshRanks* shards() const override { return &ranks_; }
@@ -85,8 +86,11 @@ class ShardedModel final : public StepModel {
   MovePrice price_;
   bool in_flat_parts_;
   std::unique_ptr<ShardedPass> loss_;
-  IdTable<NodeId, uint64_t> recorded_ = {};  // fingerprints of the loss
-  uint64_t times_ = 0;                       // that it was applied
+  // Of the loss as it was recorded: fingerprints of its nodes, which value it is, and parameters.
+  IdTable<NodeId, uint64_t> recorded_ = {};
+  ValueId recorded_loss_ = -1;
+  std::vector<const Parameter*> recorded_parameters_ = {};
+  uint64_t times_ = 0;  // that it was applied
 };
 
 }  // namespace spool

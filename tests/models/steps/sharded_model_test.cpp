@@ -4,6 +4,8 @@
 
 #include "spool/autograd/sharding/sharded_model.h"
 
+#include <map>
+
 #include "spool/autograd/ops.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/planner/sharding/shard_choice.h"
@@ -195,39 +197,54 @@ TEST(ShardedModel, RefusesALossThatReadsWhatItComputes) {
                [&] { record_loss(model, stream); });
 }
 
-// Which has a factor of its own in every step, or reads a tensor of its own.
+// What is another one in every step.
+enum class Different { factor, input, parameter, result, inputs };
+
 class Differs final : public StepModel {
  public:
-  Differs(bool in_inputs, Stream& stream) : in_inputs_(in_inputs), parameters_(stream, DType::f32) {
+  Differs(Different what, Stream& stream) : what_(what), parameters_(stream, DType::f32) {
     weight_ = &parameters_.add("weight", {4, 4});
+    other_ = &parameters_.add("other", {4, 4});
     x_ = make();
   }
   Parameters& parameters() override { return parameters_; }
   Var loss(Tape& tape) override {
     ++step_;
-    if (in_inputs_) x_ = make();
-    const Var y = linear(tape.input(x_), *weight_);
-    return mean(in_inputs_ ? y : scale(y, step_));
+    const auto differs = [&](Different what) { return what == what_ && step_ > 1; };
+    if (differs(Different::input)) x_ = make();
+    Parameter& first = differs(Different::parameter) ? *other_ : *weight_;
+    Parameter& second = differs(Different::parameter) ? *weight_ : *other_;
+    const Var y = linear(linear(tape.input(x_), first), second);
+    const Var whole = mean(scale(y, differs(Different::factor) ? 3 : 2)), half = scale(whole, 0.5);
+    if (differs(Different::inputs)) tape.input(make());
+    return differs(Different::result) ? whole : half;
   }
   void initialise(uint64_t) override {}
 
  private:
   Tensor make() { return {{Shape{2, 4}, DType::f32}, parameters_.stream()}; }
 
-  bool in_inputs_;
+  Different what_;
   Parameters parameters_;
-  Parameter* weight_ = nullptr;
+  Parameter *weight_ = nullptr, *other_ = nullptr;
   Tensor x_;
   int step_ = 0;
 };
 
 TEST(ShardedModel, RefusesALossThatDiffersFromStepToStep) {
-  for (const bool in_inputs : {false, true}) {
+  const std::map<Different, const char*> refusals{
+      {Different::factor,
+       "the loss differs from what was recorded at first, from its node 2 (scale) on"},
+      {Different::input, "input 0 of the loss, f32 (2, 4), is another tensor"},
+      {Different::parameter, "the loss reads the parameter other where it read another one"},
+      {Different::result, "the loss differs from what was recorded at first"},
+      {Different::inputs, "the loss has 2 inputs, and had 1"}};
+  for (const auto& [what, refusal] : refusals) {
     CpuStream stream(budget, 1);
     stream.join(ranks_of_threads(1).front());
     const std::vector<Link> links(1);
     const MeshAxes mesh = parse_mesh("1");
-    ShardedModel model([=](Stream& s) { return std::make_unique<Differs>(in_inputs, s); },
+    ShardedModel model([one = what](Stream& s) { return std::make_unique<Differs>(one, s); },
                        of_seed_0, mesh, link_price(mesh, links), stream);
     model.initialise(1);
     const auto apply = [&] {
@@ -235,10 +252,7 @@ TEST(ShardedModel, RefusesALossThatDiffersFromStepToStep) {
       model.loss(tape);
     };
     apply();
-    const char* const what = in_inputs ? "input 0 of the loss, f32 (2, 4), is another tensor"
-                                       : "the loss differs from what was recorded at first, from "
-                                         "its node 1 (scale) on";
-    expect_error(ErrorKind::invalid, {what, "record it once"}, apply);
+    expect_error(ErrorKind::invalid, {refusal, "record it once"}, apply);
   }
 }
 
