@@ -194,7 +194,11 @@ AbsentMachine sheet_machine(const Words& words) {
     }
   }
   if (to_host) machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = *to_host;
-  if (to_ranks) machine.mesh.link.bytes_per_second = *to_ranks;
+  if (to_ranks) {
+    machine.mesh.link.bytes_per_second = *to_ranks;
+    double& between = machine.mesh.between_machines.bytes_per_second;
+    between = std::min(Mesh{}.between_machines.bytes_per_second, *to_ranks);
+  }
   if (!sheet.memory) sheet.memory = memory_of_named_machine(words[0]);
   return sheet;
 }

@@ -139,6 +139,8 @@ TEST(MachineText, MayHaveARankOnEachOfSeveralDevices) {
   give_ranks(fast, 8);
   EXPECT_EQ(fast.machine.mesh.link.bytes_per_second, 450e9);
   EXPECT_EQ(fast.machine.to_host_bytes_per_second, eight.machine.to_host_bytes_per_second);
+  const Mesh slow = machine_from_text("2x8xh200,ranks=10GB/s").machine.mesh;
+  EXPECT_EQ(slow.between_machines.bytes_per_second, 10e9) << "none is faster than within one";
   EXPECT_EQ(machine_from_text("h200").machine.mesh.ranks, 0);
   const Machine cpu = machine_from_text("cpu:4,avx2,2GHz,40GB/s").machine;
   EXPECT_EQ(cpu.mesh.link.bytes_per_second, link_by_memory(32e9).bytes_per_second);
