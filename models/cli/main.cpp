@@ -1,5 +1,5 @@
 // The program `spool`.  An error is one message on standard error.  Exit codes: 0 success, 1 error,
-// 2 wrong command line, 130 interrupted.
+// 2 wrong command line, 130 interrupted, 141 nobody reads what it writes.
 
 #include "spool/models/cli/commands.h"
 

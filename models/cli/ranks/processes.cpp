@@ -89,7 +89,7 @@ class RankProcesses {
         stop_and_go_on();
       } else if (signal > 0 && signal != SIGCHLD) {
         was_signalled_ = true;
-        const bool has_first = reads_the_terminal_ && from.si_code == SI_KERNEL;
+        const bool has_first = reads_the_terminal_ && signal == SIGINT && from.si_code == SI_KERNEL;
         to_all(signal, has_first ? ranks_.front() : 0);
       }
       while (reap()) continue;
@@ -132,7 +132,7 @@ class RankProcesses {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const int code = signal ? 1 : WEXITSTATUS(status);
     const bool is_passed_on = std::ranges::find(passed_on, signal) != std::end(passed_on);
-    if (signal == SIGPIPE && code_ == 0) {
+    if (signal == SIGPIPE && child == ranks_.front() && code_ == 0) {
       code_ = 128 + SIGPIPE;
       has_killed_ = true;
       to_all(SIGKILL);
