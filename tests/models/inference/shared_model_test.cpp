@@ -158,8 +158,9 @@ Losses losses_on(const OnMesh& on, EvaluationShape shape, const ChunkRows& chunk
                         ? Plan{}
                         : plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, chunks);
   Losses found;
-  const ValidationRows rows(counting(9 * context + 5, /*vocabulary=*/300), context);
   on.run([&](Stream& stream, int rank) {
+    // Of each rank, as it counts what is read.
+    const ValidationRows rows(counting(9 * context + 5, /*vocabulary=*/300), context);
     double mean = 0;
     {
       const PlacedEvaluation e(shape, plan, stream);
