@@ -292,9 +292,8 @@ std::function<int()> add_eval(CLI::App& app) {
       ->check(validator(at_least(1, SumRanks::max_ranks)));
   app.add_option(
       "--mesh", a->mesh,
-      "How the ranks are arranged: data=N is --ranks N; along other axes, such as "
-      "tensor=2 or those "
-      "of data=2,tensor=2, ranks share each batch, and each has its part of the weights");
+      "How the ranks are arranged: data=N is --ranks N; along other axes, such as tensor=2 or "
+      "those of data=2,tensor=2, ranks share each batch, and each has its part of the weights");
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_setting(app, "device", a->device);
