@@ -158,7 +158,7 @@ TEST(Ranks, ReachTheForetoldPeaksAndSendTheForetoldBytesWhereverTheStateIs) {
       const Trained trained = train_on(config.ranks, config, plans, of);
       for (int rank = 0; rank < config.ranks; ++rank) {
         Machine machine = cpu_machine();
-        machine.architecture = CpuArchitecture{.threads = 1};
+        machine.architecture = this_processor(/*threads=*/1);
         machine.mesh.rank = rank;
         const Report report = rehearse_step(describe(of, config), plans, machine).report;
         const auto r = static_cast<size_t>(rank);
@@ -183,7 +183,7 @@ TEST(Ranks, TrainTheSameModelWithAnyNumberOfBucketsInFlight) {
       const Trained trained = train_on(3, config, plans);
       EXPECT_TRUE(trained == two) << buckets;
       Machine machine = cpu_machine();
-      machine.architecture = CpuArchitecture{.threads = 1};
+      machine.architecture = this_processor(/*threads=*/1);
       const Report report = rehearse_step(describe(sizes, config), plans, machine).report;
       EXPECT_EQ(trained.peaks, std::vector<size_t>(3, report.memory.peak)) << buckets;
     }
