@@ -27,9 +27,11 @@ class FinalGradients {
     sink->begin_backward();
   }
 
+  bool has_any(NodeId id) const {
+    return !first_readers_.empty() && first_readers_.back().first >= id;
+  }
   void after_backward(NodeId id) {
-    for (; !first_readers_.empty() && first_readers_.back().first >= id;
-         first_readers_.pop_back()) {
+    for (; has_any(id); first_readers_.pop_back()) {
       sink_->is_final(*first_readers_.back().second);
     }
   }

@@ -61,8 +61,10 @@ Few<Tensor> NodeRunner::outputs(const Node& n, const Few<Tensor>& in) {
   return out;
 }
 
-void NodeRunner::begin(const Op& op) {
-  if (!begun_.contains(&op)) begun_[&op] = op.begin(op.gathers()->data, context_.stream);
+bool NodeRunner::begin(const Op& op) {
+  if (begun_.contains(&op)) return false;
+  begun_[&op] = op.begin(op.gathers()->data, context_.stream);
+  return true;
 }
 
 Tensor NodeRunner::gathered(const Op& op, const Tensor& in) {

@@ -36,17 +36,17 @@ void Regions::prefetch_for(NodeId id) {
   }
 }
 
-// Begins to gather again what backward reads next of parameters that are not kept, from this node
-// on; beside the ops between.
-void Regions::gather_for(NodeId reader) {
-  for (; reader >= 0; --reader) {
+void Regions::gather_for(NodeId reader, int ahead) {
+  constexpr NodeId max_nodes = 64;
+  for (const NodeId last = reader - max_nodes; reader >= 0 && reader > last; --reader) {
     const Node& n = program_.nodes[reader];
     for (const ValueId v : n.saves) {
       const NodeId producer = program_.values[v].producer;
       if (producer < 0 || !program_.nodes[producer].op->gathers()) continue;
       const RegionId missing = region_of_missing(v, level(n.region, v));
       if (missing < 0 || states_[missing].recomputed) continue;
-      return runner_.begin(*program_.nodes[first_gather(missing).value_or(producer)].op);
+      const NodeId gather = first_gather(missing).value_or(producer);
+      if (runner_.begin(*program_.nodes[gather].op) || --ahead == 0) return;
     }
   }
 }
@@ -153,9 +153,11 @@ void Regions::recompute_nodes(RegionId index) {
 void Regions::gather_after(NodeId gather, RegionId index, const Buffers& buffers) {
   for (NodeId id = gather + 1; id <= program_.regions[index].last; ++id) {
     const Node& n = program_.nodes[id];
-    if (n.op->gathers() && is_any_needed(n.outputs, buffers)) return runner_.begin(*n.op);
+    if (!n.op->gathers() || !is_any_needed(n.outputs, buffers)) continue;
+    runner_.begin(*n.op);
+    return;
   }
-  gather_for(reader_);
+  gather_for(reader_, /*ahead=*/1);
 }
 
 bool Regions::is_needed(ValueId v, const Buffers& buffers) const {

@@ -72,6 +72,9 @@ class Regions {
 
   // In backward.  Tells saved tensors that this node's backward will soon read them.
   void prefetch_for(NodeId);
+  // Begins to gather again what backward reads next of parameters that are not kept, from this node
+  // on, beside the ops between; what is begun already is one of so many ahead.
+  void gather_for(NodeId reader, int ahead);
   // Recomputes the regions that the node's backward reads from, before it allocates gradients.
   void recompute_for(NodeId);
   // The i-th tensor that the node saved.
@@ -141,7 +144,6 @@ class Regions {
   void store(ValueId, const Tensor&, Buffers&);
   void release(ValueId, RegionId, Buffers&) const;
   void recompute_node(NodeId, RegionId, Buffers&);
-  void gather_for(NodeId reader);
   std::optional<NodeId> first_gather(RegionId) const;
   void gather_after(NodeId gather, RegionId, const Buffers&);
   void recompute_chunks(RegionId chunked, RegionId around, Buffers&);

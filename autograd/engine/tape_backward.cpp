@@ -84,6 +84,8 @@ void Tape::walk_backward() {
     if (chunked >= 0) differentiate_chunks(chunked);
     if (program_.chunked_region(id) < 0) differentiate(id);
     regions_.leave_at(id);
+    // What backward reads next is exchanged before gradients, for which nothing waits.
+    if (final_gradients.has_any(id)) regions_.gather_for(id - 1, /*ahead=*/2);
     final_gradients.after_backward(id);
   }
   final_gradients.end();
