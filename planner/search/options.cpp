@@ -34,13 +34,19 @@ class Closure {
         if (n < segment.first || n > segment.last) saved_outside_[v] = true;
       }
     }
+    for (NodeId n = segment.first; n <= segment.last; ++n) {
+      if (!is_gather(n)) continue;
+      const ValueId v = program_.nodes[n].outputs.front();
+      if (!saved_outside_[v]) gathered_.push_back(v);
+    }
   }
 
   std::vector<SegmentOutput> of(const std::vector<ValueId>& values) const {
     std::set<ValueId> recomputed(values.begin(), values.end());
     std::vector<ValueId> waiting = values;
     while (!waiting.empty()) {
-      const Node& node = program_.nodes[program_.values[waiting.back()].producer];
+      const NodeId producer = program_.values[waiting.back()].producer;
+      const Node& node = program_.nodes[producer];
       waiting.pop_back();
       const auto add = [&](ValueId v) {
         if (recomputed.insert(v).second) waiting.push_back(v);
@@ -48,6 +54,7 @@ class Closure {
       for (const ValueId v : node.outputs) {
         if (!is_choice(v) && !saved_outside_[v]) add(v);
       }
+      if (is_gather(producer)) std::ranges::for_each(gathered_, add);
       for (const ValueId v : node.inputs) {
         if (is_computed(v) && !saved_[v]) add(v);
       }
@@ -59,6 +66,7 @@ class Closure {
   }
 
  private:
+  bool is_gather(NodeId n) const { return program_.nodes[n].op->gathers() != nullptr; }
   bool is_computed(ValueId v) const {
     const NodeId producer = program_.values[v].producer;
     return producer >= segment_.first && producer <= segment_.last &&
@@ -71,6 +79,7 @@ class Closure {
   const Segment& segment_;
   // Saved by a node for its own backward; saved by a node of another segment.
   IdTable<ValueId, bool> saved_, saved_outside_;
+  std::vector<ValueId> gathered_ = {};
 };
 
 // Whether these nodes compute the value, of which one chunk at a time exists if they run in chunks.

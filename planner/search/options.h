@@ -5,6 +5,7 @@
 //
 // With a value, everything is recomputed that costs nothing more: the other outputs of an op that
 // runs again, and what only ops that run again read, which the tape would otherwise save for them.
+// With a parameter that is gathered go the others of the segment, as a byte of each costs the same.
 
 #include <cstdint>
 #include <optional>

@@ -67,21 +67,27 @@ class SegmentFinder {
   }
 
  private:
-  // The values of nodes `first` to `last` that only their own backward reads, the largest first.
+  // The values of nodes `first` to `last` that only their own backward reads, the largest first, but
+  // before them the first that is gathered, which stands for all that are.
   std::vector<ValueId> candidates(NodeId first, NodeId last) const {
-    std::vector<ValueId> all;
+    std::vector<ValueId> all, gathered;
     size_t largest = 0;
     for (NodeId n = first; n <= last; ++n) {
       if (!program_.nodes[n].op->recomputable()) continue;
       for (const ValueId v : program_.nodes[n].outputs) {
         if (!uses_.is_saved(v) || uses_.is_saved_outside(v, first, last)) continue;
-        all.push_back(v);
+        (program_.nodes[n].op->gathers() ? gathered : all).push_back(v);
         largest = std::max(largest, bytes(v));
       }
     }
     std::erase_if(all, [&](ValueId v) { return bytes(v) < largest / smallest_part; });
     std::ranges::stable_sort(all, std::greater(), [&](ValueId v) { return bytes(v); });
+    if (!gathered.empty()) all.insert(all.begin(), gathered.front());
     return all;
+  }
+  bool has_gathered(const Segment& s) const {
+    if (s.candidates.empty()) return false;
+    return program_.nodes[program_.values[s.candidates.front()].producer].op->gathers() != nullptr;
   }
   size_t bytes(ValueId v) const { return program_.values[v].spec.nbytes(); }
 
@@ -90,7 +96,8 @@ class SegmentFinder {
     while (first <= last) {
       const NodeId end = end_of_segment(first, last);
       Segment s{.first = first, .last = end, .candidates = candidates(first, end)};
-      if (s.candidates.size() > max_candidates) s.candidates.resize(max_candidates);
+      const size_t max = max_candidates + (has_gathered(s) ? 1 : 0);
+      if (s.candidates.size() > max) s.candidates.resize(max);
       segments_.push_back(std::move(s));
       first = end + 1;
     }

@@ -6,7 +6,8 @@
 //
 // The candidates of a segment are the values that backward reads and that a plan may recompute
 // instead of keeping: those that no node of another segment saves, largest first, and only as many
-// as a search can try all subsets of.  A span of nodes with more than twice as many is cut into
+// as a search can try all subsets of.  Parameters that are gathered are one candidate together,
+// which takes the place of no other.  A span of nodes with more than twice as many is cut into
 // several segments, where the fewest bytes cross.
 
 #include <vector>
