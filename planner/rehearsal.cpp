@@ -36,16 +36,20 @@ void add_live(std::ostream& out, const std::vector<LiveAtPeak>& all, size_t max)
 }
 
 Report report_of(const MetaStream& stream) {
-  check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
-        " bytes are still live when it ends");
-  check(stream.memory().external == 0, "rehearsal: tensors over ", stream.memory().external,
-        " bytes of other memory are still live when it ends");
+  check_all_free(stream);
   return {.memory = stream.memory(),
           .seconds = stream.now(),
           .missing = {stream.missing().begin(), stream.missing().end()}};
 }
 
 }  // namespace
+
+void check_all_free(const MetaStream& stream) {
+  check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
+        " bytes are still live when it ends");
+  check(stream.memory().external == 0, "rehearsal: tensors over ", stream.memory().external,
+        " bytes of other memory are still live when it ends");
+}
 
 std::vector<LiveAtPeak> live_at_peak(const AllocationLog& log) {
   const std::vector<const LoggedAllocation*> recorded = log.at_peak();

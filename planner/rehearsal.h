@@ -72,6 +72,8 @@ struct RehearsedTape {
 Report rehearse(const Machine&, const std::function<void(MetaStream&)>& work);
 // The same without Report::at_peak, which is faster.
 Report rehearse_totals(const Machine&, const std::function<void(MetaStream&)>& work);
+// Throws if memory is still live when a rehearsal ends.
+void check_all_free(const MetaStream&);
 // Report::at_peak, from a log of the work.
 std::vector<LiveAtPeak> live_at_peak(const AllocationLog&);
 

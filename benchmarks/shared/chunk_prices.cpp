@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "spool/models/families/gpt2.h"
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_options.h"
 #include "spool/planner/machines/machine.h"

@@ -10,7 +10,7 @@
 
 #include "shared/machine_of.h"
 #include "shared/run_by_flags.h"
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
 #include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/files/json.h"
@@ -104,7 +104,7 @@ void compare(RunPlanner& search, const Outcome& outcome, Rival& rival) {
   rival.processor_seconds += thread_processor_seconds() - start;
 }
 
-// By another than the nominal clock, which chooses a plan's chunks (models/steps/chunk_choice.h),
+// By another than the nominal clock, which chooses a plan's chunks (models/steps/chunks/chunk_choice.h),
 // flags that set chunks may be faster.
 double max_ratio(const SweptRun& run, const GivenTexts& flags) {
   constexpr double same_chunks = 1.001, other_chunks = 1.03;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
 #include "spool/models/steps/step_planner.h"
 #include "spool/runtime/memory/host_memory.h"
 #include "spool/runtime/units.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
+#include "spool/models/steps/chunks/parts_choice.h"
 #include "spool/models/steps/exchange/buckets_choice.h"
-#include "spool/models/steps/parts_choice.h"
 #include "spool/models/steps/refusal.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
@@ -46,11 +46,13 @@ OtherPeak other_peak_of(const RunSteps& run) {
 
 }  // namespace
 
-// The searches of a run, each begun when it is first asked.
+// The searches of a run, each begun when it is first asked.  Chunks are chosen with the first number
+// of buckets in flight that is tried, or fewer.
 struct StepPlanner::Searches {
   const RunSteps& run;
   const StepRequest& request;
   const PartsChoice& parts;
+  int buckets_of_chunks;
   bool chooses_parts;
   SearchedStep bare;                       // in the parts of each plan
   std::vector<NodesInChunks> given_parts;  // while they are chosen, the smallest
@@ -68,6 +70,7 @@ struct StepPlanner::Searches {
       : run(r),
         request(asked_for),
         parts(of_parts),
+        buckets_of_chunks(request.buckets_in_flight),
         chooses_parts(is_free(asked_for, of_parts)),
         bare(searched_step(r.step, machine, other_peak_of(r), request.buckets_in_flight)),
         given_parts(chooses_parts ? parts.smallest() : spool::given_parts(asked_for, parts)),
@@ -75,8 +78,8 @@ struct StepPlanner::Searches {
         levers(levers_of(r.step, asked_for, machine)),
         chooses_chunks(!levers.loss_rows || levers.regions),
         is_nominal(has_nominal_clock(machine)),
-        nominal(searched_step(r.step, nominal_machine(machine), other_peak_of(r),
-                              request.buckets_in_flight)),
+        nominal(
+            searched_step(r.step, nominal_machine(machine), other_peak_of(r), buckets_of_chunks)),
         chunks(machine, chooses_chunks,
                [this](const Machine& other) { return search_on(other, given_parts); }),
         chunks_in_faster_parts(machine, chooses_chunks, [this](const Machine& other) {
@@ -90,17 +93,29 @@ struct StepPlanner::Searches {
     OtherPeak other_peak = has_own_peak ? OtherPeak(step.other_peak)
                                         : other_peak_of(run.smaller(run.batch, run.seq, machine));
     const SearchedStep other =
-        searched_step(run.step, machine, std::move(other_peak), request.buckets_in_flight);
+        searched_step(run.step, machine, std::move(other_peak), buckets_of_chunks);
     return std::make_unique<Search>(with_parts(other, in_parts),
                                     levers_of(run.step, request, machine));
   }
 
   // Whether the choice of chunks for these threads is a search by the run's own clock.
-  bool is_own(int threads) const { return is_nominal && threads == threads_of(step.machine); }
+  bool is_own(int threads) const { return own_is_nominal() && threads == threads_of(step.machine); }
+  bool own_is_nominal() const {
+    return is_nominal && request.buckets_in_flight == buckets_of_chunks;
+  }
+
+  // When the request has another number of buckets in flight.
+  void begin_again() {
+    bare = searched_step(run.step, bare.machine, bare.other_peak, request.buckets_in_flight);
+    step = with_parts(bare, given_parts);
+    asked.reset();
+    unasked.reset();
+    in_chunks.clear();
+  }
 
   // By the run's own clock: chooses what the request leaves open.
   Search& by_request() {
-    if (is_nominal) return chunks.own();
+    if (own_is_nominal()) return chunks.own();
     if (!asked) asked = std::make_unique<Search>(step, levers);
     return *asked;
   }
@@ -126,10 +141,10 @@ struct StepPlanner::Searches {
     return *search;
   }
 
-  // A plan that another clock, or other threads, found, on the run's machine.
+  // A plan that another clock, or other threads or buckets in flight, found, on the run's machine.
   FoundPlan on_own_machine(const FoundPlan& found, int threads) const {
     FoundPlan own = found;
-    if (threads != threads_of(step.machine)) {
+    if (threads != threads_of(step.machine) || request.buckets_in_flight != buckets_of_chunks) {
       own = lay_out_plan(bare, found.plan, found.loss_rows);
       own.peak = std::max(own.peak, step.other_peak(found.plan));
       own.binding = found.binding;
@@ -170,6 +185,14 @@ struct StepPlanner::Searches {
       return seconds_of(spool::with_parts(Plan{}, nodes));
     };
     return std::max(seconds(given_parts) - seconds(parts.fastest()), 0.0);
+  }
+
+  // The nominal clock chooses chunks and parts; what else is chosen is by the run's own.
+  SearchResult found(int threads, size_t limit) {
+    if (chooses_chunks || chooses_parts) return within(chosen(threads, limit), threads, limit);
+    SearchResult result = by_request().plan(limit);
+    result.found.plan = spool::with_parts(std::move(result.found.plan), given_parts);
+    return result;
   }
 
   // The fastest plan within the limit by the run's own clock, with the chunks of this one.
@@ -218,7 +241,7 @@ SearchResult StepPlanner::compared(SearchResult result, size_t limit) {
   const double slowed = all.slowed_by_parts();
   result.keep_all_seconds -= slowed;
   result.lower_bound = std::max(kept.lower_bound - slowed, 0.0);
-  if (!all.is_nominal || !all.levers.placement) result.rehearsals += kept.rehearsals;
+  if (!all.own_is_nominal() || !all.levers.placement) result.rehearsals += kept.rehearsals;
   // No bound is known if copies are set by hand: how they overlap with work is open.
   const Plan& fixed = all.levers.fixed;
   if (fixed.optimizer_state != OptimizerState::device || offloads(fixed)) result.lower_bound = 0;
@@ -232,7 +255,7 @@ PlannedSteps StepPlanner::search_within(size_t limit) {
   int threads = 0;
   for (const int each : all.chunks.threads()) {
     threads = each;
-    result = all.within(all.chosen(threads, limit), threads, limit);
+    result = all.found(threads, limit);
     if (result.fits) break;
   }
   result = compared(std::move(result), limit);
@@ -314,8 +337,9 @@ PlannedSteps StepPlanner::found(SearchResult result, size_t limit) const {
 }
 
 void StepPlanner::exchange_at_a_time(int buckets) {
-  if (buckets != request_.steps.buckets_in_flight) searches_.reset();
-  request_.steps.buckets_in_flight = buckets;
+  if (std::exchange(request_.steps.buckets_in_flight, buckets) == buckets) return;
+  if (searches_ && buckets < searches_->buckets_of_chunks) searches_.reset();
+  if (searches_) searches_->begin_again();
 }
 
 PlannedSteps StepPlanner::plan() {

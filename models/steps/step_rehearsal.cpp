@@ -14,20 +14,22 @@ StepDescription with_micro_batches(StepDescription step, int64_t max) {
   return step;
 }
 
-RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan,
-                            const Machine& of_device) {
+RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const Machine& of_device,
+                            KeptModels* kept) {
   RehearsedTape rehearsed;
   Machine machine = of_device;
   if (step.shards) machine.mesh.ranks = step.config.ranks;
-  MetaStream stream(machine);
-  const std::unique_ptr<StepModel> model = make_step_model(step, stream);
+  const bool keeps = kept && machine.mesh.ranks == step.config.ranks;
+  KeptModels on = take_model(keeps ? kept : nullptr, machine);
   const Spec scalar{Shape{1}, accumulator(step.config.dtype)};
-  rehearsed.program = run_micro_batch(*model, stream,
+  rehearsed.program = run_micro_batch(on->model(step), on->stream(),
                                       {.plan = plan,
-                                       .loss_scale = Tensor(scalar, stream),
-                                       .random = Tensor({Shape{4}, DType::i32}, stream),
+                                       .loss_scale = Tensor(scalar, on->stream()),
+                                       .random = Tensor({Shape{4}, DType::i32}, on->stream()),
                                        .survey = &rehearsed.survey},
-                                      Tensor(scalar, stream));
+                                      Tensor(scalar, on->stream()));
+  Report report;
+  if (on->end(report, keeps)) *kept = std::move(on);
   return rehearsed;
 }
 
@@ -45,7 +47,8 @@ AllocationHistory on_clock_of(const std::vector<TraceSpan>& trace, double begin,
 }  // namespace
 
 RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
-                            const Machine& of_device, const RehearsalOptions& asked) {
+                            const Machine& of_device, const RehearsalOptions& asked,
+                            KeptModels* kept) {
   Machine machine = of_device;
   machine.mesh.ranks = step.config.ranks;
   RehearsedStep rehearsed;
@@ -53,28 +56,32 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   MemoryStats host, disk;
   std::vector<LiveAtPeak> at_peak;
   const auto trace = asked.trace || asked.allocations ? std::make_shared<Trace>() : nullptr;
-  rehearsed.report = rehearse_totals(machine, [&](MetaStream& stream) {
+  const bool keeps = kept && !trace && !asked.at_peak;
+  KeptModels on = take_model(keeps ? kept : nullptr, machine);
+  {
+    MetaStream& stream = on->stream();
     std::optional<AllocationLog> log;
     if (asked.at_peak || asked.lifetimes || asked.allocations) {
       log.emplace(
           stream.arena(), [&stream] { return stream.now(); }, trace.get());
     }
-    const std::unique_ptr<StepModel> model = make_step_model(step, stream);
-    StepExecutor executor(*model, step.config, plans, stream);
-    if (step.shards) model->parameters().initialise(step.config.seed);  // which takes memory
+    StepModel& model = on->model(step);
+    StepExecutor executor(model, step.config, plans, stream);
+    if (step.shards) model.parameters().initialise(step.config.seed);  // which takes memory
     executor.optimizer().initialise();
     if (asked.survey) executor.survey(&rehearsed.survey);
     const Traced traced(stream, trace);
     begin = stream.now();
     if (log) rehearsed.first_event = log->events();
-    executor.run(Step{}, [&](int64_t) { model->upload_placeholder(); });
+    executor.run(Step{}, [&](int64_t) { model.upload_placeholder(); });
     seconds = stream.now() - begin;
     if (asked.lifetimes) rehearsed.lifetimes = log->lifetimes(rehearsed.first_event);
     if (asked.allocations) rehearsed.allocations = log->history();
     if (asked.at_peak) at_peak = live_at_peak(*log);
     host = executor.host_memory();
     disk = executor.disk();
-  });
+  }
+  if (on->end(rehearsed.report, keeps)) *kept = std::move(on);
   rehearsed.report.seconds = seconds;
   rehearsed.report.at_peak = std::move(at_peak);
   rehearsed.report.host = host;
@@ -87,11 +94,12 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
 }
 
 Report foretell_step(const StepDescription& step, const StepPlans& plans, const Machine& machine,
-                     const RehearsalOptions& asked) {
+                     const RehearsalOptions& asked, KeptModels* kept) {
   const int64_t all = step.config.micro_batches_of_rank();
   const int64_t rehearsed = std::min(all, distinct_micro_batches), left_out = all - rehearsed;
   const auto report_of = [&](int64_t micro_batches) {
-    return rehearse_step(with_micro_batches(step, micro_batches), plans, machine, asked).report;
+    return rehearse_step(with_micro_batches(step, micro_batches), plans, machine, asked, kept)
+        .report;
   };
   Report report = report_of(rehearsed);
   if (left_out == 0) return report;
@@ -102,20 +110,20 @@ Report foretell_step(const StepDescription& step, const StepPlans& plans, const 
 
 SearchedStep searched_step(const StepDescription& step, const Machine& machine,
                            OtherPeak other_peak, int buckets_in_flight) {
+  const auto kept = std::make_shared<KeptModels>();
   const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
   if (!other_peak) other_peak = [](const Plan&) { return size_t{0}; };
   return {.machine = machine,
           .micro_batches = step.config.micro_batches_of_rank(),
           .rehearse =
-              [distinct, machine, buckets_in_flight](const Plan& plan,
-                                                     const std::optional<Layout>& layout,
-                                                     const RehearsalOptions& asked) {
+              [=](const Plan& plan, const std::optional<Layout>& layout,
+                  const RehearsalOptions& asked) {
                 StepPlans plans{.step = plan, .layout = layout};
                 if (buckets_in_flight > 0) plans.step.buckets_in_flight = buckets_in_flight;
-                return rehearse_step(distinct, plans, machine, asked);
+                return rehearse_step(distinct, plans, machine, asked, kept.get());
               },
           .rehearse_tape =
-              [step, machine](const Plan& plan) { return rehearse_tape(step, plan, machine); },
+              [=](const Plan& plan) { return rehearse_tape(step, plan, machine, kept.get()); },
           .other_peak = std::move(other_peak)};
 }
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "spool/models/steps/sharding/kept_model.h"
 #include "spool/models/steps/step.h"
 #include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"
@@ -25,14 +26,14 @@ Plan plan_step(const StepDescription&, const Policy&, const Machine&);
 std::vector<uint64_t> step_fingerprints(const StepDescription&);
 
 // Rehearses a step on the machine.  The memory includes the model's and the optimizer's; the
-// seconds are the step's alone.
+// seconds are the step's alone.  The model is kept there, if there is where.
 RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Machine&,
-                            const RehearsalOptions& = {});
+                            const RehearsalOptions& = {}, KeptModels* = nullptr);
 
 // Foretells the peaks and the time of a whole step.  Micro-batches beyond the distinct ones repeat
 // the middle one.  The report can be asked for what is live at the peak.
 Report foretell_step(const StepDescription&, const StepPlans&, const Machine&,
-                     const RehearsalOptions& = {});
+                     const RehearsalOptions& = {}, KeptModels* = nullptr);
 
 // The smallest peak of a run's other work in bytes of the device; see SearchedStep::other_peak.
 using OtherPeak = std::function<size_t(const Plan&)>;
@@ -44,7 +45,8 @@ SearchedStep searched_step(const StepDescription&, const Machine&, OtherPeak = {
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);
 
 // The program and survey of the only micro-batch of a step, under a plan that offloads nothing.
-RehearsedTape rehearse_tape(const StepDescription&, const Plan&, const Machine&);
+RehearsedTape rehearse_tape(const StepDescription&, const Plan&, const Machine&,
+                            KeptModels* = nullptr);
 
 // The layout of a step's memory; nothing if best-fit allocation needs no more.
 std::optional<Layout> lay_out_step(const StepDescription&, StepPlans, const Machine&);

@@ -1,8 +1,8 @@
 #include "spool/models/training/planned_run.h"
 
+#include "spool/models/steps/chunks/parts_choice.h"
 #include "spool/models/steps/exchange/buckets_choice.h"
 #include "spool/models/steps/exchange/row_pieces.h"
-#include "spool/models/steps/parts_choice.h"
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/run_options.h"

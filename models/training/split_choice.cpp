@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/settings/setting_checks.h"

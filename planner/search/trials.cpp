@@ -44,7 +44,7 @@ Trials::Trial& Trials::of(Plan plan, int64_t loss_rows) {
   const RehearsedStep rehearsed = step_.rehearse(found.plan, std::nullopt, {.survey = true});
   const Report& report = rehearsed.report;
   const SurveyedWork& peak = *rehearsed.survey.peak();
-  trial.other_peak = step_.other_peak(found.plan);
+  trial.other_peak = other_peak(found.plan, peak.live);
   found.binding =
       peak.live < trial.other_peak ? "an evaluation or a text sample" : description(peak);
   found.seconds = step_seconds(rehearsed, step_.micro_batches);
@@ -53,6 +53,14 @@ Trials::Trial& Trials::of(Plan plan, int64_t loss_rows) {
   found.peak = trial.live = std::max(peak.live, trial.other_peak);
   trial.best_fit = report.memory.peak;
   return trial;
+}
+
+// With all of the state on the device, other work takes no fewer bytes than with a part of it.
+size_t Trials::other_peak(const Plan& plan, size_t live) const {
+  Plan most{.optimizer_state = plan.optimizer_state};
+  if (plan.state_bytes_on_device > 0) most.state_bytes_on_device = MetaStream::unlimited;
+  const size_t bytes = step_.other_peak(most);
+  return bytes <= live ? bytes : step_.other_peak(plan);
 }
 
 const FoundPlan& Trials::laid_out(Trial& trial, size_t bytes) {

@@ -32,6 +32,9 @@ class Trials {
   int rehearsals() const { return rehearsals_; }
 
  private:
+  // Of other work; at least so many bytes if these are no more than what a step has live.
+  size_t other_peak(const Plan&, size_t live) const;
+
   const SearchedStep& step_;
   std::deque<Trial> all_;
   std::unordered_multimap<uint64_t, Trial*> by_hash_;

@@ -169,6 +169,15 @@ void Arena::update_peak() {
   if (log_) log_->record_peak();
 }
 
+bool Arena::count_again_from(const MemoryStats& then) {
+  if (stats_.live_hash != then.live_hash || stats_.live != then.live) return false;
+  if (stats_.external != then.external) return false;
+  stats_ = then;
+  live_at_peak_ = 0;
+  for (const size_t bytes : then.at_peak_by) live_at_peak_ += bytes;
+  return true;
+}
+
 void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) const {
   size_t largest_free = stats_.capacity - end_;
   if (!free_.empty()) largest_free = std::max(largest_free, free_.back()->bytes);

@@ -88,6 +88,9 @@ class Arena {
   Block* place(Frame&, size_t offset, size_t bytes);
 
   const MemoryStats& stats() const { return stats_; }
+  // Counts the peak again from a time of these numbers; returns false, and does nothing, unless
+  // the blocks of that time are live, and no others.
+  bool count_again_from(const MemoryStats& then);
   // Most bytes live at a time since the last call.
   size_t take_max_live() { return std::exchange(max_live_, stats_.live); }
 

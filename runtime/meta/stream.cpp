@@ -26,7 +26,7 @@ void MetaStream::add_span(const char* name, Activity activity, const Cost& cost,
   const bool moves = activity == Activity::copy || activity == Activity::host;
   TraceSpan added = span(name, activity, moves ? static_cast<size_t>(cost.bytes) : 0);
   if (!moves) added.cost = cost;
-  trace()->add(added, {begin, now_});
+  trace()->add(added, {begin, now()});
 }
 
 void MetaStream::add_missing(DeviceType type, const char* kernel) {
@@ -74,7 +74,7 @@ void MetaStream::host_work(const char* name, double seconds, std::function<void(
 void MetaStream::repeat(size_t count, const std::function<void(size_t)>& work) {
   if (trace() || count < 4) return Stream::repeat(count, work);
   work(0);
-  const double now = now_, busy = busy_;
+  const Clock before = clock_;
   const uint64_t launches_before = launches();
   {
     Repetition middle(arena());
@@ -83,8 +83,8 @@ void MetaStream::repeat(size_t count, const std::function<void(size_t)>& work) {
     middle.end();
   }
   const size_t left_out = count - 3;
-  now_ += static_cast<double>(left_out) * (now_ - now);
-  busy_ += static_cast<double>(left_out) * (busy_ - busy);
+  clock_.now += static_cast<double>(left_out) * (now() - before.now);
+  clock_.busy += static_cast<double>(left_out) * (busy() - before.busy);
   count_launch(left_out * (launches() - launches_before));
   work(count - 1);
 }

@@ -24,7 +24,7 @@ class MetaStream final : public Stream {
 
   // A second stream of the same machine and memory, whose clock starts at the first one's time.
   explicit MetaStream(const MetaStream& first)
-      : Stream(SideStream{}, first), machine_(first.machine_), now_(first.now_) {}
+      : Stream(SideStream{}, first), machine_(first.machine_), clock_{.now = first.now()} {}
 
   void charge(const char* name, const Cost& cost) {
     advance(name, Activity::kernel, kernel_seconds(machine_, name, cost), cost);
@@ -33,8 +33,13 @@ class MetaStream final : public Stream {
   void add_missing(DeviceType, const char* kernel);
   // The kernels noted for the machine's kind of device, each once.
   const std::vector<const char*>& missing() const { return missing_; }
-  double now() const { return now_; }    // seconds since the start
-  double busy() const { return busy_; }  // seconds since the start, without waits
+  double now() const { return clock_.now; }    // seconds since the start
+  double busy() const { return clock_.busy; }  // seconds since the start, without waits
+  struct Clock {
+    double now = 0, busy = 0;
+  };
+  Clock clock() const { return clock_; }
+  void set_clock(const Clock& clock) { clock_ = clock; }
   const Machine& machine() const { return machine_; }
 
   std::string description() const override { return "meta, as " + machine_.name; }
@@ -53,18 +58,18 @@ class MetaStream final : public Stream {
   // of work(1) for those left out.  The clocks of other streams, such as a side stream to which the
   // work offloads, do not count them.
   void repeat(size_t count, const std::function<void(size_t)>& work) override;
-  Event record() override { return {.time = now_}; }
+  Event record() override { return {.time = now()}; }
   void wait(const Event& e) override {
-    if (e.time > now_) advance("wait", Activity::wait, e.time - now_);
+    if (e.time > now()) advance("wait", Activity::wait, e.time - now());
   }
   void synchronize() override {}
 
  private:
   void advance(const char* name, Activity activity, double seconds, const Cost& cost = {}) {
     check_thread(name);
-    const double begin = now_;
-    now_ += seconds;
-    if (activity != Activity::wait) busy_ += seconds;
+    const double begin = now();
+    clock_.now += seconds;
+    if (activity != Activity::wait) clock_.busy += seconds;
     if (trace()) [[unlikely]]
       add_span(name, activity, cost, begin);
   }
@@ -72,7 +77,7 @@ class MetaStream final : public Stream {
   void copy_from_host(const char* name, size_t bytes);
 
   Machine machine_;
-  double now_ = 0, busy_ = 0;
+  Clock clock_ = {};
   std::vector<const char*> missing_;
 };
 

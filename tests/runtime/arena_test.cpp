@@ -91,6 +91,27 @@ TEST(Arena, PlacesEveryStepAsTheFirst) {
   arena.free(kept);
 }
 
+TEST(Arena, CountsItsPeakAgainFromATimeWithTheSameBlocks) {
+  Arena arena(nullptr, size_t{1} << 20, "cpu");
+  const Label parameter{.name = "w", .purpose = Purpose::parameter};
+  const Label activation{.name = "x", .purpose = Purpose::activation};
+  Arena::Block* const kept = arena.allocate(bytes_spec(1024), parameter);
+  const MemoryStats then = arena.stats();
+  const auto work = [&](int64_t bytes) {
+    Arena::Block* const block = arena.allocate(bytes_spec(bytes), activation);
+    EXPECT_FALSE(arena.count_again_from(then));
+    arena.free(block);
+    return arena.stats().peak;
+  };
+  EXPECT_EQ(work(8192), 9216U);
+  EXPECT_TRUE(arena.count_again_from(then));
+  EXPECT_EQ(arena.stats().peak, then.peak);
+  EXPECT_EQ(work(4096), 5120U);
+  EXPECT_EQ(arena.stats().at_peak_by[Purpose::activation], 4096U);
+  arena.free(kept);
+  EXPECT_FALSE(arena.count_again_from(then));
+}
+
 TEST(Arena, ItsErrorNamesTheTensorWhatIsLiveAndWhatWouldSuffice) {
   Arena arena(nullptr, 10240, "cpu");
   arena.allocate(bytes_spec(8192), {.name = "wte.weight", .purpose = Purpose::parameter});

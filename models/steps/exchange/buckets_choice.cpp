@@ -26,10 +26,22 @@ bool fits(const PlannedSteps& planned, const RunRequest& request, const Machine&
 
 // As if so many buckets took no memory: no plan is faster by them.
 double least_seconds(const StepDescription& step, StepPlans plans, const Machine& machine,
-                     int buckets) {
+                     int buckets, KeptModels& kept) {
   plans.step.buckets_in_flight = buckets;
   plans.layout.reset();
-  return foretell_step(step, plans, machine).seconds;
+  return foretell_step(step, plans, machine, {}, &kept).seconds;
+}
+
+// The fewest that these plans are nearly fastest with.
+int fewest_for(const StepDescription& step, const StepPlans& plans, const Machine& machine) {
+  KeptModels kept;
+  std::array<double, choices.size()> seconds{};
+  std::ranges::transform(choices, seconds.begin(), [&](int buckets) {
+    return least_seconds(step, plans, machine, buckets, kept);
+  });
+  const double most = alike * std::ranges::min(seconds);
+  const auto fewest = std::ranges::find_if(seconds, [&](double s) { return s <= most; });
+  return choices[static_cast<size_t>(fewest - seconds.begin())];
 }
 
 void add_search(PlannedSteps& to, const PlannedSteps& other) {
@@ -45,28 +57,27 @@ PlannedSteps plan_buckets(const RunSteps& run, const RunRequest& request, const 
   if (run.step.config.replicas() < 2) return plan(request.steps.buckets_in_flight);
   if (request.steps.plan) return plan(buckets_in_flight(*request.steps.plan));
   if (const int given = request.steps.buckets_in_flight) return plan(given);
-  std::vector<PlannedSteps> all{plan(choices.front())};
-  if (!fits(all.front(), request, machine)) return all.front();
-  const auto least = [&](int buckets) {
-    return least_seconds(run.step, all.front().plans, machine, buckets);
-  };
-  const double least_of_all = least(choices.back());
-  double fastest = all.front().foretold.seconds;
-  for (auto buckets = choices.begin() + 1; buckets != choices.end(); ++buckets) {
-    if (fastest <= alike * least_of_all) break;
-    const double least_of_these = least(*buckets);
-    // A search would find none that is faster than the one before, or nearly as fast as any.
-    if (fastest <= alike * least_of_these && least_of_these > alike * least_of_all) continue;
-    all.push_back(plan(*buckets));
-    if (!fits(all.back(), request, machine)) break;
-    fastest = std::min(fastest, all.back().foretold.seconds);
+  const Machine nominal = nominal_machine(machine);
+  const Policy gathers_again{.gathers = run.step.config.zero == 3};
+  int buckets =
+      fewest_for(run.step, {.step = plan_step(run.step, gathers_again, nominal)}, nominal);
+  PlannedSteps planned = plan(buckets);
+  while (buckets > choices.front() && !fits(planned, request, machine)) {
+    buckets = *std::prev(std::ranges::find(choices, buckets));
+    PlannedSteps fewer = plan(buckets);
+    add_search(fewer, planned);
+    planned = std::move(fewer);
   }
-  const auto chosen = std::ranges::find_if(
-      all, [&](const PlannedSteps& one) { return one.foretold.seconds <= alike * fastest; });
-  for (auto one = all.begin(); one != all.end(); ++one) {
-    if (one != chosen) add_search(*chosen, *one);
-  }
-  return *chosen;
+  const int better = fewest_for(run.step, planned.plans, machine);
+  if (better == buckets || !fits(planned, request, machine)) return planned;
+  PlannedSteps other = plan(better);
+  const double least = std::min(planned.foretold.seconds, other.foretold.seconds);
+  const bool is_other_best = (better < buckets ? other : planned).foretold.seconds <= alike * least
+                                 ? better < buckets
+                                 : better > buckets;
+  const bool takes_other = is_other_best && fits(other, request, machine);
+  add_search(takes_other ? other : planned, takes_other ? planned : other);
+  return takes_other ? other : planned;
 }
 
 }  // namespace spool

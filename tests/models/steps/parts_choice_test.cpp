@@ -2,7 +2,7 @@
 // The parts of attention's backward on cuda follow the memory that steps begin with, layer by
 // layer, and steps that resume keep them.
 
-#include "spool/models/steps/parts_choice.h"
+#include "spool/models/steps/chunks/parts_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
 #include "spool/models/steps/step_planner.h"
 #include "spool/planner/machines/machine.h"
 #include "tests/models/training/flags_testing.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "spool/models/families/gpt2.h"
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/machines/machine.h"

@@ -1,4 +1,4 @@
-#include "spool/models/steps/chunk_choice.h"
+#include "spool/models/steps/chunks/chunk_choice.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "spool/models/steps/parts_choice.h"
+#include "spool/models/steps/chunks/parts_choice.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,0 +1,45 @@
+#pragma once
+
+// A model on the meta device that the rehearsals of a search have in turn: to record a model and to
+// cut its ops for ranks takes longer than a rehearsed step.  A rehearsal on a model that others had
+// before has the report, bit for bit, of one on a new model.
+
+#include <memory>
+#include <vector>
+
+#include "spool/models/steps/step.h"
+#include "spool/planner/rehearsal.h"
+
+namespace spool {
+
+class KeptModel {
+ public:
+  explicit KeptModel(const Machine& machine) : stream_(machine) {}
+  ~KeptModel() { stream_.adopt(); }
+
+  MetaStream& stream() { return stream_; }
+  // Made when it is first asked for.
+  StepModel& model(const StepDescription&);
+
+  // After a rehearsal, whose memory and missing kernels it reports.  Returns whether another may
+  // have the model, which is so if it is to be kept, and has the memory that it had at first; the
+  // inputs of a model may come late.  Else it is gone, and this throws if memory is still live.
+  bool end(Report&, bool keep);
+
+ private:
+  struct Clock {
+    MetaStream* stream;
+    MetaStream::Clock clock;
+  };
+  MetaStream stream_;
+  std::unique_ptr<StepModel> model_ = {};
+  MemoryStats memory_ = {};
+  std::vector<Clock> clocks_ = {};
+};
+
+// What is kept between rehearsals; nothing before the first, and after one that threw.
+using KeptModels = std::unique_ptr<KeptModel>;
+// What is kept, if anything is, or a new one.
+KeptModels take_model(KeptModels* kept, const Machine&);
+
+}  // namespace spool
