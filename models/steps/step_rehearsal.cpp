@@ -52,9 +52,8 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   Machine machine = of_device;
   machine.mesh.ranks = step.config.ranks;
   RehearsedStep rehearsed;
-  double seconds = 0, begin = 0;
-  MemoryStats host, disk;
-  std::vector<LiveAtPeak> at_peak;
+  Report& report = rehearsed.report;
+  double begin = 0;
   const auto trace = asked.trace || asked.allocations ? std::make_shared<Trace>() : nullptr;
   const bool keeps = kept && !trace && !asked.at_peak;
   KeptModels on = take_model(keeps ? kept : nullptr, machine);
@@ -74,18 +73,14 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
     begin = stream.now();
     if (log) rehearsed.first_event = log->events();
     executor.run(Step{}, [&](int64_t) { model.upload_placeholder(); });
-    seconds = stream.now() - begin;
+    report.seconds = stream.now() - begin;
     if (asked.lifetimes) rehearsed.lifetimes = log->lifetimes(rehearsed.first_event);
     if (asked.allocations) rehearsed.allocations = log->history();
-    if (asked.at_peak) at_peak = live_at_peak(*log);
-    host = executor.host_memory();
-    disk = executor.disk();
+    if (asked.at_peak) report.at_peak = live_at_peak(*log);
+    report.host = executor.host_memory();
+    report.disk = executor.disk();
   }
-  if (on->end(rehearsed.report, keeps)) *kept = std::move(on);
-  rehearsed.report.seconds = seconds;
-  rehearsed.report.at_peak = std::move(at_peak);
-  rehearsed.report.host = host;
-  rehearsed.report.disk = disk;
+  if (on->end(report, keeps)) *kept = std::move(on);
   if (trace) rehearsed.trace = trace->spans();
   if (asked.allocations) {
     rehearsed.allocations = on_clock_of(rehearsed.trace, begin, std::move(rehearsed.allocations));

@@ -67,8 +67,8 @@ class SegmentFinder {
   }
 
  private:
-  // The values of nodes `first` to `last` that only their own backward reads, the largest first, but
-  // before them the first that is gathered, which stands for all that are.
+  // The values of nodes `first` to `last` that only their own backward reads, the largest first;
+  // but before them the first that is gathered, which stands for all that are.
   std::vector<ValueId> candidates(NodeId first, NodeId last) const {
     std::vector<ValueId> all, gathered;
     size_t largest = 0;
