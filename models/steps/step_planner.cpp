@@ -46,8 +46,8 @@ OtherPeak other_peak_of(const RunSteps& run) {
 
 }  // namespace
 
-// The searches of a run, each begun when it is first asked.  Chunks are chosen with the first number
-// of buckets in flight that is tried, or fewer.
+// The searches of a run, each begun when it is first asked.  Chunks are chosen with the first
+// number of buckets in flight that is tried, or fewer.
 struct StepPlanner::Searches {
   const RunSteps& run;
   const StepRequest& request;
