@@ -23,7 +23,7 @@ class NodeRunner {
   // The same, in backward; on the tape of a chunk, in forward too.
   Few<Tensor> recompute(NodeId, const Few<Tensor>& in);
   void backward(NodeId, Regions&);
-  // Begins to gather a parameter for an op that will run, or run again; returns false if it has begun.
+  // Begins to gather a parameter for an op that will run, or run again; false if it has begun.
   bool begin(const Op&);
   // For the tape of a chunk: this output is computed in this memory of the whole tape.
   void place(ValueId, const Tensor& destination);

@@ -104,8 +104,8 @@ void compare(RunPlanner& search, const Outcome& outcome, Rival& rival) {
   rival.processor_seconds += thread_processor_seconds() - start;
 }
 
-// By another than the nominal clock, which chooses a plan's chunks (models/steps/chunks/chunk_choice.h),
-// flags that set chunks may be faster.
+// By another than the nominal clock, which chooses a plan's chunks
+// (models/steps/chunks/chunk_choice.h), flags that set chunks may be faster.
 double max_ratio(const SweptRun& run, const GivenTexts& flags) {
   constexpr double same_chunks = 1.001, other_chunks = 1.03;
   const bool sets_chunks = flags.contains("chunk-loss") || flags.contains("chunk-mlp");

@@ -1,12 +1,26 @@
 #include "spool/models/steps/run_request.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/memory/host_memory.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
+
+std::function<size_t(const Plan&)> other_peak_of(const RunSteps& run) {
+  if (!run.others) return {};
+  const auto known = std::make_shared<std::map<std::pair<OptimizerState, size_t>, size_t>>();
+  return [run, known](const Plan& plan) {
+    const auto [at, is_new] =
+        known->try_emplace({plan.optimizer_state, plan.state_bytes_on_device});
+    if (is_new) at->second = run.others(plan, /*limit=*/0, /*most=*/0).peak;
+    return at->second;
+  };
+}
 
 size_t free_memory(Device device) {
   const size_t all = device_memory(device);

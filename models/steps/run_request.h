@@ -25,6 +25,9 @@ struct RunSteps {
   std::function<RunSteps(int64_t batch, int64_t seq, const Machine&)> smaller = {};
 };
 
+// The smallest peak of the other work, computed once for each place of the state; empty: none.
+std::function<size_t(const Plan&)> other_peak_of(const RunSteps&);
+
 struct RunRequest {
   StepRequest steps = {};                   // with the budget, or the free bytes
   std::optional<Device> device = {};        // none: a machine that is not here

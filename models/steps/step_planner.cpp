@@ -15,14 +15,6 @@ namespace spool {
 
 namespace {
 
-// The chunks of a plan that was made from this policy.
-StepChunks chunks_of(const Plan& plan, int64_t loss_rows, const Policy& policy) {
-  StepChunks chunks = chunks_of(policy);
-  chunks.loss_rows = loss_rows;
-  if (chunks.mlp_rows == 0) chunks.nodes = nodes_in_chunks(plan);
-  return chunks;
-}
-
 // The parts that the request sets: of its plan, or of a run that resumes.
 std::vector<NodesInChunks> given_parts(const StepRequest& request, const PartsChoice& choice) {
   return request.plan ? choice.of(*request.plan) : parts_in(request.given_policy().in_chunks);
@@ -30,18 +22,6 @@ std::vector<NodesInChunks> given_parts(const StepRequest& request, const PartsCh
 
 bool is_free(const StepRequest& request, const PartsChoice& choice) {
   return bool(choice) && !request.plan && given_parts(request, choice).empty();
-}
-
-// The smallest peak of the run's other work, computed once for each place of the state.
-OtherPeak other_peak_of(const RunSteps& run) {
-  if (!run.others) return {};
-  const auto known = std::make_shared<std::map<std::pair<OptimizerState, size_t>, size_t>>();
-  return [run, known](const Plan& plan) {
-    const auto [at, is_new] =
-        known->try_emplace({plan.optimizer_state, plan.state_bytes_on_device});
-    if (is_new) at->second = run.others(plan, /*limit=*/0, /*most=*/0).peak;
-    return at->second;
-  };
 }
 
 }  // namespace

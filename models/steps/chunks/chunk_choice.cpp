@@ -12,6 +12,13 @@ StepChunks chunks_of(const Policy& policy) {
   return {.loss_rows = policy.loss_chunk, .mlp_rows = policy.mlp_chunk, .nodes = policy.in_chunks};
 }
 
+StepChunks chunks_of(const Plan& plan, int64_t loss_rows, const Policy& policy) {
+  StepChunks chunks = chunks_of(policy);
+  chunks.loss_rows = loss_rows;
+  if (chunks.mlp_rows == 0) chunks.nodes = nodes_in_chunks(plan);
+  return chunks;
+}
+
 Policy with_chunks(Policy policy, const StepChunks& chunks) {
   policy.loss_chunk = chunks.loss_rows;
   policy.mlp_chunk = chunks.mlp_rows;

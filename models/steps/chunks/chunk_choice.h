@@ -25,6 +25,9 @@ Machine with_threads(Machine, int threads);
 // four and two, as far as they are more than the cpu's own, which come last.
 std::vector<int> threads_to_choose_for(int own);
 
+// The chunks of a plan that was made from this policy.
+StepChunks chunks_of(const Plan&, int64_t loss_rows, const Policy&);
+
 // Whether the machine's times are those of the nominal clock.
 bool has_nominal_clock(const Machine&);
 

@@ -1,10 +1,11 @@
 #pragma once
 
 // Chooses how many buckets of gradients ranks exchange at a time beside backward: of 2, 3, 4 and 8,
-// the fewest that are within 0.5 % of the fastest.  What is in flight takes memory that values could
-// have, so a plan is made for each number that is tried: first for the fewest with which a step that
-// keeps all but what is gathered is nearly fastest by the nominal clock, or else for fewer that fit,
-// and then for those with which this plan would be by the machine's.  It changes no bits.
+// the fewest that are within 0.5 % of the fastest.  What is in flight takes memory that values
+// could have, so a plan is made for each number that is tried: first for the fewest with which a
+// step that keeps all but what is gathered is nearly fastest by the nominal clock, or else for
+// fewer that fit, and then for those with which this plan would be by the machine's.  It changes no
+// bits.
 
 #include <functional>
 
