@@ -24,6 +24,7 @@
 #include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/tokenizer.h"
 #include "spool/models/training/settings/setting_checks.h"
+#include "spool/models/training/sharding_choice.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/machines/machine_text.h"
 #include "spool/runtime/integer.h"
@@ -48,15 +49,6 @@ struct Place {
   std::string link;  // what exchanges by the link of the ranks, if that was measured
 };
 
-// Bytes of the host for what leaves the device: half of a measured GPU's host, or twice what a GPU
-// of a data sheet has; of a cpu, half of its own.
-size_t host_bytes(const AbsentMachine& absent) {
-  const bool is_cpu = std::holds_alternative<CpuArchitecture>(absent.machine.architecture);
-  if (!absent.memory) return MetaStream::unlimited;
-  if (is_cpu) return *absent.memory / 2;
-  return absent.host_memory ? *absent.host_memory / 2 : 2 * *absent.memory;
-}
-
 // A machine that is not here.
 Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given,
                       const SampleLength& sample) {
@@ -74,7 +66,7 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
     const std::string disk = std::filesystem::absolute(o.spill_directory).lexically_normal();
     if (absent.disks.contains(disk)) machine.disk_bytes_per_second = absent.disks[disk];
   }
-  if (!o.host_memory) o.host_memory = host_bytes(absent);
+  if (!o.host_memory) o.host_memory = host_bytes_of(absent);
   const size_t memory = absent.memory.value_or(MetaStream::unlimited);
   std::optional<SplitChoice> split = choose_split(o, machine, memory, sample);
   RunRequest request = request_of(o, machine, given);
@@ -188,9 +180,11 @@ int plan(PlanFlags flags, RunOptions o, const std::shared_ptr<Communicator>& own
   const auto [machine, request, split, link] = place_of(flags, o, given_plan, sample, own);
   if (measures_only) return 0;
   auto planning = std::make_optional<CommandWork>("planning");
+  const auto sharding = choose_sharding(o, request, sample, machine);
   RunPlanner planner(o.training, request, sample, machine);
   PlannedRun run = planner.plan();
   run.split = split;
+  run.sharding = sharding;
   tell_rounding(run, o);
   if (run.exchange) run.exchange->measured_link = link;
   o.training = run.config;

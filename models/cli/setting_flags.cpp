@@ -12,6 +12,8 @@ bool says_no(const Setting& s) {
 
 std::string with_flags(const std::string& text) { return with_names(text, flag_of); }
 
+}  // namespace
+
 GivenTexts given_texts(const CLI::App& command) {
   GivenTexts given;
   for (const Setting& s : run_settings()) {
@@ -20,8 +22,6 @@ GivenTexts given_texts(const CLI::App& command) {
   }
   return given;
 }
-
-}  // namespace
 
 std::string flag_of(const std::string& key) {
   const Setting* const setting = find_setting(key);

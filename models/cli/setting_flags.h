@@ -25,6 +25,8 @@ CLI::Option* add_setting(CLI::App& app, const char* key, T& variable) {
   return describe(app.add_option(std::string("--") + key, variable), run_setting(key));
 }
 
+// What the flags of a command say of settings.
+GivenTexts given_texts(const CLI::App&);
 // The options of a run that the flags of a command say, all of which are settings or of no run.
 // Throws if flags contradict each other.  Ranks that a launcher started, or a machine has, need no
 // flag; 0: there are none.

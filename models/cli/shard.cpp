@@ -1,5 +1,5 @@
-// spool shard: says how an op can be cut over a mesh of ranks, and what that costs.  Writes it as
-// JSON, too.
+// spool shard: says how an op can be cut over a mesh of ranks, and what that costs, or how a model
+// is best cut (shard_model.h).  Writes it as JSON, too.
 
 #include <spdlog/fmt/fmt.h>
 
@@ -9,6 +9,7 @@
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/shard_model.h"
 #include "spool/models/cli/tables/shard_table.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/models/training/plan_report.h"
@@ -96,7 +97,7 @@ std::optional<MeshMachine> machine_of(const ShardFlags& flags, const MeshAxes& m
   return mesh_machine(flags.machine, mesh, link);
 }
 
-int shard(const ShardFlags& flags) {
+int shard_op(const ShardFlags& flags) {
   OpDescription description = flags.op;
   description.shape = shape_of(flags.shape);
   description.dtype = *parse<DType>(flags.dtype);
@@ -121,10 +122,9 @@ int shard(const ShardFlags& flags) {
 
 void add_op_flags(CLI::App& app, ShardFlags& flags) {
   OpDescription& op = flags.op;
-  app.add_option("--op", op.op, "Op: " + CLI::detail::join(described_ops(), ", "))->required();
+  app.add_option("--op", op.op, "Op: " + CLI::detail::join(described_ops(), ", "));
   app.add_option("--shape", flags.shape,
-                 "Shape of its first operand, such as 4,4,16: x, a, tokens, or packed q, k and v")
-      ->required();
+                 "Shape of its first operand, such as 4,4,16: x, a, tokens, or packed q, k and v");
   app.add_option("--out", op.out, "Outputs of linear and matmul");
   app.add_flag("--no-bias", op.no_bias, "linear without a bias");
   app.add_option("--transposed", flags.transposed, "Which factors of matmul are stored transposed")
@@ -144,21 +144,32 @@ void add_op_flags(CLI::App& app, ShardFlags& flags) {
 std::function<int()> add_shard(CLI::App& app) {
   const auto flags = std::make_shared<ShardFlags>();
   add_op_flags(app, *flags);
+  add_shard_model_flags(app);
   app.add_option("--mesh", flags->mesh,
                  "How ranks are arranged: 2x4, or data=2,tensor=4 with names; four axes at most, "
-                 "the last of neighbouring ranks")
+                 "the last of neighbouring ranks.  Of a model a number alone, such as 8: any way "
+                 "to arrange as many along at most three axes")
       ->required();
   app.add_option("--machine", flags->machine,
-                 "Also foretell the seconds, forward and backward, on this machine, as of spool "
-                 "plan: h200, or 2x8xh200 for a mesh of 16 ranks");
+                 "Machine by whose clock seconds are foretold, as of spool plan: h200, or 2x8xh200 "
+                 "for a mesh of 16 ranks; of an op none is needed");
   app.add_option("--link", flags->link,
                  "BYTES_PER_SECOND,SECONDS of exchanges along each axis, such as 450e9,8e-6, in "
                  "place of the machine's");
   app.add_option("--json", flags->json,
-                 "File to write the strategies to, as JSON; -: standard output, and nothing else "
-                 "there")
+                 "File to write the strategies of an op, or the candidates of a model, to, as "
+                 "JSON; -: standard output, and nothing else there")
       ->transform(validator(standard_output_as("-")));
-  return [flags] { return shard(*flags); };
+  return [flags, &app] {
+    const bool is_of_model = app.count("--model") > 0, is_of_op = app.count("--op") > 0;
+    check(is_of_model != is_of_op, "spool shard is of one op or of a model: give --op or --model");
+    if (is_of_model) {
+      return shard_model(app, {flags->mesh, flags->machine, flags->link, flags->json});
+    }
+    check_setting(!flags->shape.empty(), {"shape"},
+                  "an op needs the shape of its first operand, such as 4,4,16");
+    return shard_op(*flags);
+  };
 }
 
 }  // namespace spool

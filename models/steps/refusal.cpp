@@ -115,8 +115,26 @@ class Adviser {
     return plan;
   }
 
-  // The peak under the same plan, adapted.
+  // The peak under the same plan, adapted; where ranks share micro-batches a smaller one may not
+  // divide, or be cut so that the plan is not its own.
   size_t peak_of(const Smaller& s) const {
+    return if_it_can_be<size_t>(MetaStream::unlimited, [&] { return peak_under_plan(s); });
+  }
+  bool fits(const Smaller& s) const {
+    return if_it_can_be<bool>(false, [&] { return fits_as_planned(s); });
+  }
+
+  template <class Result>
+  Result if_it_can_be(Result otherwise, const std::function<Result()>& result) const {
+    try {
+      return result();
+    } catch (const Error& e) {
+      if (!run_.step.shards || e.kind() != ErrorKind::invalid) throw;
+      return otherwise;
+    }
+  }
+
+  size_t peak_under_plan(const Smaller& s) const {
     const RunSteps run = run_.smaller(s.batch, s.seq, s.machine);
     const StepRequest& given = request_.steps;
     StepRequest same{.policy = with_chunks(given.given_policy(), chunks_for(s, planned_.chunks)),
@@ -132,7 +150,7 @@ class Adviser {
 
   // Whether the run fits, under the same plan or one that a search finds: the run's chunks may not
   // divide the rows of a smaller one.
-  bool fits(const Smaller& s) const {
+  bool fits_as_planned(const Smaller& s) const {
     if (!is_chosen()) return peak_of(s) <= limit_;
     RunRequest request = request_;
     const Policy policy = request.steps.given_policy();

@@ -18,6 +18,7 @@
 namespace spool {
 
 struct RunOptions;
+struct ShardingChoice;  // sharding_choice.h
 
 // A training step of this configuration; `evaluation` is the plan for evaluations.
 StepDescription describe_step(const TrainingConfig&, const Plan& evaluation = {});
@@ -43,7 +44,8 @@ CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& 
 struct PlannedRun : PlannedSteps {
   TrainingConfig config = {};             // with the chunks that were chosen, also of evaluations
   std::optional<SplitChoice> split = {};  // if its micro-batches were chosen
-  std::optional<ExchangeForetold> exchange = {};  // of a run on ranks
+  std::optional<ExchangeForetold> exchange = {};        // of a run on ranks
+  std::shared_ptr<const ShardingChoice> sharding = {};  // if how they share it was chosen
 };
 
 // Plans a run.

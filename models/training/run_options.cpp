@@ -10,6 +10,7 @@
 #include "spool/models/training/settings/setting.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/plan_file.h"
+#include "spool/planner/sharding/shard_choice.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -94,9 +95,6 @@ void refuse_other_settings(const RunOptions& o, const JsonField& settings) {
 void check_given_ranks(const RunOptions& o) {
   const TrainingConfig& t = o.training;
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
-  check_setting(o.shard_axes.empty() || !o.shard.empty(), {"mesh", "shard"}, "{mesh} ", o.mesh,
-                " has ranks that share each micro-batch; give {shard} none, rows, megatron or a "
-                "file, which says how");
   check_setting(t.ranks > 0 || !is_given("zero"), {"zero", "ranks"},
                 "{zero} says what ranks divide, and there are none; give {ranks}, too");
   check_setting(t.zero < 3 || o.shard_axes.empty() || t.replicas() > 1, {"zero", "mesh"},
@@ -186,6 +184,10 @@ RunOptions options_with(const GivenTexts& given) {
     texts == given.end() ? setting.reset(o) : setting.read(o, texts->second);
   }
   check_given(o);
+  if (!o.shard_axes.empty() && o.shard.empty()) {
+    o.shard = name(ShardPolicy::automatic);
+    o.training.shards = shards(o.shard_axes, o.shard);
+  }
   if (o.training.zero == 3 && o.training.ranks > 0 && !o.training.shards) {
     o.training.shards = whole_micro_batches();
   }

@@ -54,7 +54,7 @@ struct RunOptions {
   size_t exchange_bytes = 0;     // most of a GPU that exchanges took before, beside any arena
   std::string mesh = {};         // of ranks, as given
   std::string shard_axes = {};   // those of the mesh along which ranks share each micro-batch
-  std::string shard = {};        // how they do: none, rows, megatron, or a file
+  std::string shard = {};        // how they do: a policy (ShardPolicy), or a file
   std::string save_shard = {};   // a file to write that to
   std::string ranks_as = {};     // "threads" or "processes"; empty: threads
   std::string meet = {};         // HOST:PORT of ranks that a launcher started; empty: its own

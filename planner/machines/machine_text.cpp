@@ -11,6 +11,7 @@
 #include "spool/planner/machines/device_table.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/meta/stream.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -275,6 +276,13 @@ bool is_machine_file(const std::string& text) {
   std::error_code unreachable;
   return head.find('/') != std::string_view::npos || text.ends_with(".json") ||
          std::filesystem::exists(text, unreachable);
+}
+
+size_t host_bytes_of(const AbsentMachine& absent) {
+  const bool is_cpu = std::holds_alternative<CpuArchitecture>(absent.machine.architecture);
+  if (!absent.memory) return MetaStream::unlimited;
+  if (is_cpu) return *absent.memory / 2;
+  return absent.host_memory ? *absent.host_memory / 2 : 2 * *absent.memory;
 }
 
 }  // namespace spool

@@ -40,6 +40,9 @@ AbsentMachine machine_from_text(const std::string& text);
 // exchange by a link that was measured there (use_measured_link()), on a cpu by this backend, or
 // else by a nominal one.  Throws if both say a number, and these differ.
 std::string give_ranks(AbsentMachine&, int ranks, const std::string& of_cpu = "threads");
+// Bytes of the host for what leaves the device: half of a measured GPU's host, or twice what a GPU
+// of a data sheet has; of a cpu, half of its own.
+size_t host_bytes_of(const AbsentMachine&);
 // Whether the text means a file: no machine has this name, and it names one in JSON or a place in
 // folders, or something that exists.
 bool is_machine_file(const std::string& text);

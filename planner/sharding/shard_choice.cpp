@@ -10,7 +10,11 @@ namespace spool {
 namespace {
 
 constexpr char idle = ' ';
-constexpr double seconds_per_byte_of_megatron = 1e-12;
+constexpr double usual_seconds_per_byte = 1e-12;
+
+bool is_megatron(ShardPolicy policy) {
+  return policy == ShardPolicy::megatron || policy == ShardPolicy::megatron_rows;
+}
 
 // The index of the rows of an op; ' ': it has none.
 char rows_index(const Notation& notation) {
@@ -34,7 +38,9 @@ class AllowedWays {
       if (value.producer < 0 && !value.parameter) values_with_rows_[static_cast<size_t>(v)] = true;
     }
     for (NodeId n = 0; n < prices.nodes(); ++n) {
-      if (policy != ShardPolicy::megatron) {
+      if (policy == ShardPolicy::automatic) {
+        all_.push_back(strategies_of(n));
+      } else if (!is_megatron(policy)) {
         all_.push_back({policy == ShardPolicy::rows ? rows(n) : 0});
       } else {
         all_.push_back(last ? like(n, last->nodes[static_cast<size_t>(n)]) : megatron(n));
@@ -48,12 +54,20 @@ class AllowedWays {
   bool may_cut(NodeId n, size_t axis, char index) const {
     if (policy_ == ShardPolicy::none || prices_.mesh()[axis] == 1) return false;
     const bool is_last = axis + 1 == prices_.mesh().size();
-    return policy_ == ShardPolicy::rows || !is_last || index != rows_index(notation(n));
+    return !is_megatron(policy_) || !is_last || index != rows_index(notation(n));
   }
 
  private:
   const Program& program() const { return prices_.program(); }
   Notation notation(NodeId n) const { return parse_notation(program().nodes[n].op->indices()); }
+
+  std::vector<size_t> strategies_of(NodeId n) const {
+    std::vector<size_t> all;
+    for (size_t w = 0; w < prices_.ways(n).size(); ++w) {
+      if (prices_.ways(n)[w].strategy) all.push_back(w);
+    }
+    return all;
+  }
 
   // Every axis cuts rows.
   size_t rows(NodeId n) {
@@ -127,9 +141,11 @@ class AllowedWays {
     const char index = s.axes[last].index;
     if (prices_.mesh()[last] == 1) return 0;
     const Notation op = notation(n);
-    if (index != idle && index == rows_index(op)) return {};
+    const bool is_free = !is_lookup(n) && heads_of(op).empty() && !is_product(n, op);
+    if (index != idle && index == rows_index(op)) {
+      return is_free && policy_ == ShardPolicy::megatron_rows ? std::optional(0) : std::nullopt;
+    }
     if (is_lookup(n)) return index != idle && !op.output(0).carries(index) ? 0 : 1;
-    const bool is_free = heads_of(op).empty() && !is_product(n, op);
     if (is_free || !divides_by_all(n, op)) return 0;
     return index == idle ? 1 : 0;
   }
@@ -235,6 +251,18 @@ std::map<ValueId, Sharding> without_gradients(const Program& program,
   return stored;
 }
 
+ShardChoice choose(ShardPrices& prices, const AllowedWays& allowed,
+                   const std::map<ValueId, Sharding>& stored, double seconds_per_byte) {
+  ShardChoice choice;
+  choice.how = cheapest_shards(
+      prices, {.allowed = allowed.all(), .stored = stored, .seconds_per_byte = seconds_per_byte});
+  const auto total = prices.of(choice.how, seconds_per_byte);
+  choice.seconds = static_cast<double>(total->price.picoseconds) * 1e-12;
+  choice.bytes = total->price.bytes;
+  choice.uncut = uncut_ops(prices, allowed, choice.how);
+  return choice;
+}
+
 ShardChoice choose(const Program& program, const MeshAxes& mesh, const MeshMachine& machine,
                    ShardPolicy policy, const std::map<ValueId, Sharding>& stored,
                    const Assignment* last) {
@@ -244,35 +272,39 @@ ShardChoice choose(const Program& program, const MeshAxes& mesh, const MeshMachi
   if (policy != ShardPolicy::none && !is_another) {
     for (size_t a = 0; a < mesh.size(); ++a) check_axis(prices, allowed, a);
   }
-  const double by = policy == ShardPolicy::megatron ? seconds_per_byte_of_megatron : 0;
-  ShardChoice choice;
-  choice.how =
-      cheapest_shards(prices, {.allowed = allowed.all(), .stored = stored, .seconds_per_byte = by});
-  const auto total = prices.of(choice.how, by);
-  choice.seconds = static_cast<double>(total->price.picoseconds) * 1e-12;
-  choice.uncut = uncut_ops(prices, allowed, choice.how);
-  return choice;
+  const bool is_free = is_megatron(policy) || policy == ShardPolicy::automatic;
+  return choose(prices, allowed, stored, is_free ? usual_seconds_per_byte : 0);
 }
 
 // How megatron cuts along the last axis, as if it were alone.
 Assignment megatron_along_last(const Program& program, MeshAxes mesh, const MeshMachine& machine,
-                               const std::map<ValueId, Sharding>& stored) {
+                               ShardPolicy policy, const std::map<ValueId, Sharding>& stored) {
   const size_t last = mesh.size() - 1;
   for (size_t a = 0; a < last; ++a) mesh.axes[a].size = 1;
   std::map<ValueId, Sharding> along_last;
   for (const auto& [v, s] : stored) along_last[v][last] = s[last];
-  return choose(program, mesh, machine, ShardPolicy::megatron, along_last, nullptr).how;
+  return choose(program, mesh, machine, policy, along_last, nullptr).how;
 }
 
 }  // namespace
 
+void check_axes(const ShardPrices& prices) {
+  const AllowedWays all(prices, ShardPolicy::automatic, nullptr, false);
+  for (size_t a = 0; a < prices.mesh().size(); ++a) check_axis(prices, all, a);
+}
+
+ShardChoice cheapest_choice(ShardPrices& prices, double seconds_per_byte) {
+  const AllowedWays all(prices, ShardPolicy::automatic, nullptr, false);
+  return choose(prices, all, {}, seconds_per_byte);
+}
+
 ShardChoice choose_shards(const Program& program, const MeshAxes& mesh, const MeshMachine& machine,
                           ShardPolicy policy, const std::map<ValueId, Sharding>& stored) {
   const auto given = without_gradients(program, stored);
-  if (policy != ShardPolicy::megatron || mesh.size() == 1) {
+  if (!is_megatron(policy) || mesh.size() == 1) {
     return choose(program, mesh, machine, policy, given, nullptr);
   }
-  const Assignment last = megatron_along_last(program, mesh, machine, given);
+  const Assignment last = megatron_along_last(program, mesh, machine, policy, given);
   return choose(program, mesh, machine, policy, given, &last);
 }
 

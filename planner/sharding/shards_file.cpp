@@ -203,21 +203,28 @@ bool is_same(const Assignment& a, const Assignment& b) {
 
 }  // namespace
 
+std::string shards_text(const Program& program, const MeshAxes& mesh, const Assignment& how) {
+  return shards_to_json(program, mesh, how)
+      .dump(2, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+}
+
+Assignment parse_shards(const std::string& text, const std::string& name, const Program& program,
+                        const MeshAxes& mesh) {
+  return ShardsReader(parse_json(text, name), program, mesh).read();
+}
+
 void save_shards(const std::string& path, const Program& program, const MeshAxes& mesh,
                  const Assignment& how) {
-  const std::string text = shards_to_json(program, mesh, how)
-                               .dump(2, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  const std::string text = shards_text(program, mesh, how);
   const bool is_read_back =
-      text.size() <= max_shards_bytes &&
-      is_same(ShardsReader(parse_json(text, path), program, mesh).read(), how);
+      text.size() <= max_shards_bytes && is_same(parse_shards(text, path, program, mesh), how);
   check_file(is_read_back, path, "the shards could not be read again: they are too many, or ",
              "parameters have names that are not UTF-8, or equal ones");
   write_text_file_atomically(path, text + "\n");
 }
 
 Assignment load_shards(const std::string& path, const Program& program, const MeshAxes& mesh) {
-  return ShardsReader(parse_json(read_text_file(path, max_shards_bytes), path), program, mesh)
-      .read();
+  return parse_shards(read_text_file(path, max_shards_bytes), path, program, mesh);
 }
 
 }  // namespace spool

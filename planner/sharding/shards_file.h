@@ -21,6 +21,11 @@ namespace spool {
 
 inline constexpr int newest_shards_version = 1;
 
+// That text, and what it says; `name` is of where it comes from, for errors.
+std::string shards_text(const Program&, const MeshAxes&, const Assignment&);
+Assignment parse_shards(const std::string& text, const std::string& name, const Program&,
+                        const MeshAxes&);
+
 // The file appears under its name only when it is complete.  The assignment has the storage of each
 // parameter in `given`, and its rows are joined (strategies.h).  Throws if load_shards() would not
 // read the same back.

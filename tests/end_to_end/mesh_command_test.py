@@ -54,6 +54,15 @@ class Mesh(Folder):
             for mesh, shard in [("tensor=2", "megatron"), ("2x2", "megatron"), ("rows=2", "rows"), ("r=2", "none")]:
                 self.close(self.run_on(mesh, "--shard", shard, *words, name=f"{model}-{mesh}"), alone)
 
+    def test_choose_how_ops_are_cut(self):
+        for model, words in {"gpt2": [], "llama": LLAMA}.items():
+            alone = self.run_on(None, *words, name=f"{model}-alone")
+            self.close(self.run_on("2x2", *words, name=f"{model}-auto"), alone)
+        chosen = self.run_on("tensor=2", "--save-shard", self.folder / "chosen.json", name="chosen")
+        found = self.run_on("tensor=2", "--shard", self.folder / "chosen.json", name="found")
+        self.assertEqual(chosen, found)
+        self.close(self.run_on("tensor=2", "--ranks-as", "processes", "--shard", "auto", name="processes"), chosen)
+
     @nightly
     def test_have_the_losses_of_one_rank_in_twenty_steps(self):
         for model in "gpt2-tiny", "llama-tiny":
@@ -164,7 +173,6 @@ class Mesh(Folder):
         shards = self.folder / "shards.json"
         self.run_on("tensor=2", *MEGATRON, "--save-shard", shards, name="run", steps=1)
         for words, parts in [
-            (["--mesh", "tensor=2"], ["--mesh", "--shard none, rows, megatron"]),
             (MEGATRON, ["--shard", "--mesh", "tensor=2"]),
             (["--mesh", "tensor=2,data=2", *MEGATRON], ["data", "comes first"]),
             (["--mesh", "tensor=2", "--shard", "nosuch"], ["nosuch", "none, rows, megatron"]),

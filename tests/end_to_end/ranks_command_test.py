@@ -174,7 +174,6 @@ class Ranks(Folder):
         self.refused(self.train(*STEP, "--zero", 1), 1, "--zero", "--ranks")
         self.refused(self.train(*STEP, "--rank-timeout", 9), 1, "--rank-timeout", "--ranks")
         self.refused(self.train(*STEP, "--mesh", "data=2", "--ranks", 3), 1, "--mesh data=2", "3")
-        self.refused(self.train(*STEP, "--mesh", "tensor=2"), 1, "--mesh", "--shard none, rows, megatron")
         words = ["--data", self.text, "--seq", 16, "--tokens-per-step", 16 * 9, "--ranks", 2]
         self.refused(spool("train", *words), 1, "9 rows", "2 ranks", "multiple of 32 tokens")
         for ranks in ["0", "-1", "two"]:

@@ -13,6 +13,7 @@ DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "sharding.md"
 LINEAR = "--op linear --shape 4,4,4,16 --out 32".split()
 ATTENTION = "--op attention --shape 2,8,40 --heads 6/2".split()
 LOSS = "--op loss --shape 4,8,16 --vocab 32".split()
+MODEL = ["--model", "gpt2-tiny", "--batch", 4]
 HUGE = ["99999999999999999999", str(2**63 - 1), "-4"]
 
 
@@ -100,8 +101,8 @@ class Refused(Folder):
 
     def test_ops_and_flags(self):
         self.shard(["--op", "conv", "--shape", "4,4", "--mesh", "2"], "no op 'conv'", "linear, matmul", "(--op)")
-        self.shard(["--shape", "4,4", "--mesh", "2"], "--op", code=2)
-        self.shard(["--op", "gelu", "--mesh", "2"], "--shape", code=2)
+        self.shard(["--shape", "4,4", "--mesh", "2"], "--op or --model")
+        self.shard(["--op", "gelu", "--mesh", "2"], "--shape")
         self.shard(["--op", "gelu", "--shape", "4,4"], "--mesh", code=2)
         self.shard(["--op", "linear", "--shape", "4,4", "--mesh", "2"], "linear needs out", "(--out)")
         self.shard([*LINEAR, "--mesh", "2", "--heads", 4], "linear has no heads", "(--heads)")
@@ -133,6 +134,68 @@ class Refused(Folder):
         self.shard([*LINEAR, "--mesh", "2", "--link", "1e9,0"], "name one", "--machine")
         for link in ["1e9", "0,0", "1e9,-1", "nan,0"]:
             self.shard([*LINEAR, "--mesh", "2", "--machine", "h200", f"--link={link}"], "is no link", "(--link)")
+
+
+class Model(Folder):
+    def cut(self, *words):
+        """The JSON of how a model is cut."""
+        status, printed, errors = spool("shard", *MODEL, *words, "--json", "-")
+        self.assertEqual(status, 0, errors)
+        return json.loads(printed)
+
+    def test_a_model_is_cut_as_is_fastest_in_a_budget(self):
+        free = self.cut("--mesh", "2x2", "--machine", "4xh200")
+        by_hand = {"none", "rows", "megatron", "megatron-rows"}
+        names = [c["name"] for c in free["candidates"]]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertTrue(by_hand & set(names), names)
+        times = [c["foretold_step_ms"] for c in free["candidates"]]
+        self.assertEqual(times, sorted(times))
+        self.assertEqual(free["chosen"], names[0])
+        self.assertAlmostEqual(free["foretold_step_ms"], times[0], delta=0.02 * times[0])
+        self.assertEqual(len(free["parameters"]), 52)
+        self.assertGreater(sum(e["bytes"] for e in free["exchanges"]), 0)
+        budget = free["foretold_peak_bytes"] * 7 // 8
+        small = self.cut("--mesh", "2x2", "--machine", "4xh200", "--memory", budget)
+        self.assertLessEqual(small["foretold_peak_bytes"], budget)
+        self.assertEqual(small["budget_bytes"], budget)
+        chosen = next(c for c in small["candidates"] if c["name"] == small["chosen"])
+        self.assertTrue(chosen["planned"] and chosen["feasible"])
+        for other in small["candidates"]:
+            if other["feasible"] is not False:
+                self.assertGreaterEqual(other["foretold_step_ms"], 0.995 * chosen["foretold_step_ms"], other)
+
+    def test_a_model_is_cut_by_what_is_saved(self):
+        shards, report = self.folder / "shards.json", self.folder / "report.json"
+        words = ["--mesh", "tensor=2", "--machine", "2xh200"]
+        status, printed, errors = spool("shard", *MODEL, *words, "--save-shard", shards, "--json", report)
+        self.assertEqual(status, 0, errors)
+        for part in ["along tensor:", "foretold peak", "shards ", "candidates, in"]:
+            self.assertIn(part, printed)
+        status, planned, errors = spool("plan", *MODEL, *words, "--accumulate", 1, "--shard", shards)
+        self.assertEqual(status, 0, errors)
+        peak = json.loads(report.read_text())["foretold_peak_bytes"]
+        self.assertIn(str(peak), planned.replace(",", ""))
+
+    def test_ranks_of_a_number_are_arranged_in_every_way(self):
+        status, printed, errors = spool("shard", *MODEL, "--mesh", 4, "--machine", "4xh200")
+        self.assertEqual(status, 0, errors)
+        self.assertRegex(printed, r"on (4|2x2) .*iB\n")
+
+    def test_what_no_model_can_be_is_refused(self):
+        on = ["--mesh", "2x2", "--machine", "4xh200"]
+        for words, parts in [
+            ([*MODEL, "--mesh", "2x2"], ["--machine", "8xh200"]),
+            ([*MODEL, "--mesh", "2x2", "--machine", "8xh200"], ["8", "4"]),
+            ([*MODEL, "--mesh", "data=2", "--machine", "2xh200"], ["--mesh", "data"]),
+            ([*MODEL, "--mesh", "7", "--machine", "7xh200"], ["axis 0", "7 ranks", "divide"]),
+            ([*MODEL, *on, "--memory", "1MiB", "--host-memory", 0], ["--memory", "the smallest plan"]),
+            ([*MODEL, *on, "--op", "linear"], ["--op or --model"]),
+            (["--mesh", "2x2"], ["--op or --model"]),
+            (["--op", "linear", "--mesh", "2x2"], ["--shape"]),
+            ([*MODEL, *on, "--save-shard", self.folder / "none" / "s.json"], ["none"]),
+        ]:
+            self.refused(spool("shard", *words), 1, *parts)
 
 
 if __name__ == "__main__":

@@ -272,7 +272,8 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string table = head(o, machine, run) + placement_lines(o, run) +
                       attention_rows(run, machine) + memory_rows(o, machine, run) +
-                      time_rows(o, machine, run) + exchange_rows(run) + split_rows(run);
+                      time_rows(o, machine, run) + exchange_rows(run) + sharding_rows(run) +
+                      split_rows(run);
   if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
     table +=
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back\n";

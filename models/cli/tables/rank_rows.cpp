@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spool/models/cli/tables/plan_rows.h"
+#include "spool/models/training/sharding_choice.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/units.h"
 
@@ -72,6 +73,29 @@ std::string exchange_rows(const PlannedRun& run) {
              fmt::format("exposed {}, {} of the step", format_seconds(e.exposed_seconds),
                          percent(e.exposed_seconds / run.foretold.seconds))) +
          (e.ranks > 1 ? row("  by a link of", link_rate(e), link_note(e)) : "");
+}
+
+std::string sharding_rows(const PlannedRun& run) {
+  if (!run.sharding) return "";
+  const ShardingChoice& choice = *run.sharding;
+  std::string rows = row("shards", choice.best().name,
+                         fmt::format("of {} candidates, in {}", choice.all.size(),
+                                     format_seconds(choice.search_seconds)));
+  for (const JudgedSharding& judged : choice.all) {
+    if (&judged == &choice.best()) continue;
+    const auto& planned = judged.planned;
+    const size_t peak = planned ? planned->peak : judged.peak;
+    const std::string note =
+        planned && !planned->fits
+            ? fmt::format("does not fit: needs {}", format_bytes(peak))
+            : fmt::format("{}{}", format_bytes(peak), planned ? "" : ", with all kept");
+    rows +=
+        row("  " + judged.name, format_seconds(planned ? planned->seconds : judged.seconds), note);
+  }
+  for (const ShardCandidates::Refused& refused : choice.refused) {
+    rows += row("  " + refused.name, "refused", refused.why);
+  }
+  return rows;
 }
 
 }  // namespace spool

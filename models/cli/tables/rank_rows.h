@@ -19,5 +19,8 @@ std::string peak_note(const PlannedRun&);
 std::string sum_row(const CpuArchitecture*, const PlannedRun&);
 // What they send in a step, and how long it takes.
 std::string exchange_rows(const PlannedRun&);
+// If how they share micro-batches was chosen: the candidates, with the seconds and the peak of
+// each, as planned, or of a step that keeps all.
+std::string sharding_rows(const PlannedRun&);
 
 }  // namespace spool

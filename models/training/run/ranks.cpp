@@ -13,6 +13,8 @@
 #include <string_view>
 
 #include "spool/models/formats/checkpoint_mark.h"
+#include "spool/models/steps/sharding/step_shards.h"
+#include "spool/models/training/sharding_choice.h"
 #include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/cpu/usable_cores.h"
@@ -184,7 +186,8 @@ void give_plan(const RunSetup& run) {
                   {"evaluation", rows_to_json(config.evaluation.value_or(ChunkRows{}))},
                   {"budget", run.planned.budget},
                   {"link", {link.seconds, link.bytes_per_second}},
-                  {"products", to_json(run.products)}};
+                  {"products", to_json(run.products)},
+                  {"shards", run.planned.sharding ? shards_text(describe_step(config)) : ""}};
   run.ranks->gather("plan", plan.dump());
 }
 
@@ -197,6 +200,10 @@ void take_plan(RunSetup& run) {
   config.chunks = {.loss_rows = rows(file.member("loss_rows")),
                    .mlp_rows = rows(file.member("mlp_rows")),
                    .nodes = nodes_in_chunks_from_json(file.member("nodes"))};
+  if (const std::string chosen = file.member("shards").string(); !chosen.empty()) {
+    config.shards =
+        parse_shards(chosen, "the shards of rank 0", describe_step(config), o.shard_axes);
+  }
   const JsonField evaluation = file.member("evaluation");
   config.evaluation = {.loss = rows(evaluation.member("loss")),
                        .mlp = rows(evaluation.member("mlp"))};

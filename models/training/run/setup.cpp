@@ -10,6 +10,7 @@
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/report.h"
+#include "spool/models/training/sharding_choice.h"
 
 namespace spool {
 namespace {
@@ -148,11 +149,17 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
   find_least_memory(o, run.ranks.get());
   if (!run.writes()) return take_plan(run);
   const RunRequest request = request_of(o, run.machine, run.given_plan);
+  std::shared_ptr<const ShardingChoice> sharding;
+  {
+    const LongWork choosing(listeners, "choosing how ops are cut");
+    sharding = choose_sharding(o, request, run.sample.length, run.machine);
+  }
   RunPlanner planner(o.training, request, run.sample.length, run.machine);
   {
     const LongWork planning(listeners, "planning");
     run.planned = planner.plan();
   }
+  run.planned.sharding = std::move(sharding);
   tell_rounding(run.planned, o);
   if (run.planned.exchange) run.planned.exchange->measured_link = link;
   run.planned.split = std::move(split);

@@ -37,7 +37,7 @@ void read_shard(RunOptions& o, const std::string& text) {
         "and there are none that do; give {mesh} an axis other than data, such as tensor=2");
     return;
   }
-  o.training.shards = shards(o.shard_axes, text);
+  if (!text.empty()) o.training.shards = shards(o.shard_axes, text);
 }
 
 }  // namespace
@@ -75,8 +75,9 @@ const Settings rank_table{
      "tensor=2, data=2,tensor=4 or 2x4, they share each micro-batch ({shard})",
      any_value, execution, in_help},
     {"shard", SettingAccess<std::string>{shard_text, read_shard},
-     "How ops are cut along the axes of {mesh} other than data: none; rows; megatron, by heads, "
-     "channels and vocabulary; or a FILE of {save-shard}",
+     "How ops are cut along the axes of {mesh} other than data: auto, the default, the fastest in "
+     "the memory there is; none; rows; megatron, by heads, channels and vocabulary; megatron-rows, "
+     "which cuts rows where there are no products; or a FILE of {save-shard}",
      any_value, execution, in_help},
     {"save-shard", &RunOptions::save_shard, "File to write how ops are cut to", any_value,
      execution, in_help},

@@ -3,6 +3,7 @@
 // the choice between kernels.
 
 #include "spool/kernels/attention.h"
+#include "spool/runtime/cpu/bf16_products.h"
 #include "tests/kernels/attention_testing.h"
 #include "tests/kernels/cuda_testing.h"
 
@@ -91,7 +92,9 @@ void expect_backward(const AttentionCase& c, DType t, DType gradient, bool accum
     pass.backward(c, c.scale(), add_to(sum));
     return values(sum);
   };
-  expect_as_on_cpu(dqkv, tolerance(t));
+  // A cpu that multiplies bf16 rounds what it multiplies, too.
+  const bool rounds = this_processor(/*threads=*/1).bf16_products != Bf16Products::as_f32;
+  expect_as_on_cpu(dqkv, rounds ? 2 * tolerance(t) : tolerance(t));
 }
 
 TEST_F(CudaAttention, BackwardMatchesTheCpu) {

@@ -1,0 +1,167 @@
+#include "spool/models/cli/shard_model.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "spool/models/cli/command_line.h"
+#include "spool/models/cli/setting_flags.h"
+#include "spool/models/cli/tables/plan_table.h"
+#include "spool/models/cli/terminal/long_work.h"
+#include "spool/models/cli/terminal/width.h"
+#include "spool/models/steps/sharding/step_shards.h"
+#include "spool/models/training/exchange_foretold.h"
+#include "spool/models/training/plan_report.h"
+#include "spool/models/training/settings/setting_checks.h"
+#include "spool/models/training/sharding_choice.h"
+#include "spool/planner/machines/machine_text.h"
+#include "spool/runtime/files/file.h"
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+namespace {
+
+using nlohmann::json;
+
+// A mesh, with the run that was planned on it.
+struct PlannedMesh {
+  RunOptions options;
+  Machine machine;
+  PlannedRun run;
+};
+
+PlannedMesh planned_on(const std::string& mesh, const CLI::App& command,
+                       const ShardModelFlags& flags) {
+  GivenTexts texts = given_texts(command);
+  texts["mesh"] = {mesh};
+  const auto [ranks, shared_axes] = rank_mesh(mesh);
+  const int sharing = shared_axes.empty() ? 1 : parse_mesh(shared_axes).ranks();
+  texts.try_emplace("accumulate", std::vector{std::to_string(ranks / sharing)});
+  RunOptions o = run_options(texts, flag_of);
+  check_setting(!o.shard_axes.empty(), {"mesh"}, "mesh '", mesh,
+                "' has no axis but data, along which nothing is cut; give another, such as "
+                "tensor=2");
+  AbsentMachine absent = machine_from_text(flags.machine);
+  give_ranks(absent, o.training.ranks);
+  Machine& machine = absent.machine;
+  if (!flags.link.empty()) {
+    machine.mesh.link = machine.mesh.between_machines = parse_link(flags.link);
+  }
+  if (!o.host_memory) o.host_memory = host_bytes_of(absent);
+  RunRequest request = request_of(o, machine, {});
+  limit_memory(request, absent.memory, o.memory, machine);
+  const SampleLength none;
+  const auto sharding = choose_sharding(o, request, none, machine);
+  PlannedRun run = RunPlanner(o.training, request, none, machine).plan();
+  run.sharding = sharding;
+  o.training = run.config;
+  return {std::move(o), machine, std::move(run)};
+}
+
+// All ways to arrange so many ranks along at most three axes, each of several ranks: 8, 2x4, 4x2
+// and 2x2x2.
+void add_arrangements(std::vector<std::string>& to, const std::string& outer, int ranks, int axes) {
+  to.push_back(outer + std::to_string(ranks));
+  for (int of_axis = 2; axes > 1 && of_axis < ranks; ++of_axis) {
+    if (ranks % of_axis != 0) continue;
+    add_arrangements(to, outer + std::to_string(of_axis) + "x", ranks / of_axis, axes - 1);
+  }
+}
+
+std::vector<std::string> meshes_of(const std::string& text) {
+  const bool is_number =
+      !text.empty() && std::ranges::all_of(text, [](char c) { return '0' <= c && c <= '9'; });
+  const MeshAxes mesh = parse_mesh(text);
+  if (!is_number || mesh.ranks() < 2) return {text};
+  constexpr int max_axes = 3;
+  std::vector<std::string> all;
+  add_arrangements(all, "", mesh.ranks(), max_axes);
+  return all;
+}
+
+bool is_better(const PlannedMesh& a, const PlannedMesh& b) {
+  const bool fits_a = !a.run.refusal, fits_b = !b.run.refusal;
+  if (fits_a != fits_b) return fits_a;
+  if (!fits_a) return a.run.foretold.memory.peak < b.run.foretold.memory.peak;
+  return a.run.foretold.seconds < b.run.foretold.seconds;
+}
+
+json parameters_of(const PlannedMesh& best) {
+  json parameters = json::array();
+  const json shards = json::parse(shards_text(describe_step(best.run.config)));
+  for (const auto& [name, stored] : shards.at("parameters").items()) {
+    parameters.push_back({{"name", name}, {"stored", stored}});
+  }
+  return parameters;
+}
+
+json report_of(const PlannedMesh& best, const ShardModelFlags& flags) {
+  json report = to_json(*best.run.sharding);
+  report["mesh"] = best.options.mesh;
+  report["machine"] = flags.machine;
+  report["budget_bytes"] = best.options.memory ? json(best.options.memory) : json(nullptr);
+  report["foretold_step_ms"] = 1e3 * best.run.foretold.seconds;
+  report["foretold_peak_bytes"] = best.run.foretold.memory.peak;
+  report["parameters"] = parameters_of(best);
+  if (best.run.exchange)
+    report["exchanges"] = to_json(*best.run.exchange).at("exchange").at("list");
+  return report;
+}
+
+std::string other_meshes(const std::vector<PlannedMesh>& all, const PlannedMesh& best) {
+  std::string lines;
+  for (const PlannedMesh& other : all) {
+    if (&other == &best) continue;
+    const Report& foretold = other.run.foretold;
+    lines += fmt::format(
+        "  {:<20} {:>12}   {}{}\n", "on " + other.options.mesh, format_seconds(foretold.seconds),
+        other.run.refusal ? "does not fit: needs " : "", format_bytes(foretold.memory.peak));
+  }
+  return lines;
+}
+
+}  // namespace
+
+void add_shard_model_flags(CLI::App& app) {
+  for (const char* key : {"model", "batch", "seq", "accumulate", "dtype", "zero", "memory",
+                          "host-memory", "save-shard"}) {
+    if (!app.get_option_no_throw("--" + std::string(key))) add_setting(app, run_setting(key));
+  }
+}
+
+int shard_model(const CLI::App& command, const ShardModelFlags& flags) {
+  check_setting(!flags.machine.empty(), {"machine"},
+                "how a model is cut is chosen by a machine's clock; name one, such as 8xh200");
+  const bool has_file = !flags.json.empty() && flags.json != "-";
+  if (has_file) check_writable(flags.json, {"json"});
+  const auto given = given_texts(command);
+  if (const auto at = given.find("save-shard"); at != given.end()) {
+    check_writable(at->second.front(), {"save-shard"});
+  }
+  std::vector<PlannedMesh> all;
+  {
+    const CommandWork choosing("choosing how ops are cut");
+    for (const std::string& mesh : meshes_of(flags.mesh)) {
+      all.push_back(planned_on(mesh, command, flags));
+    }
+  }
+  const PlannedMesh& best = *std::ranges::min_element(all, is_better);
+  if (flags.json != "-") {
+    const std::string lines =
+        plan_table(best.options, best.machine, best.run) + "\n" + other_meshes(all, best);
+    print_lines(wrapped(lines, terminal_width(STDOUT_FILENO)));
+  }
+  if (best.run.refusal) throw Error(*best.run.refusal);
+  if (!best.options.save_shard.empty()) {
+    save_shards(best.options.save_shard, describe_step(best.run.config));
+  }
+  const std::string report = report_text(report_of(best, flags));
+  if (has_file) write_text_file_atomically(flags.json, report);
+  if (flags.json == "-") fmt::print("{}", report);
+  return 0;
+}
+
+}  // namespace spool
