@@ -184,7 +184,7 @@ int plan(PlanFlags flags, RunOptions o, const std::shared_ptr<Communicator>& own
   RunPlanner planner(o.training, request, sample, machine);
   PlannedRun run = planner.plan();
   run.split = split;
-  run.sharding = sharding;
+  tell_choice(run, sharding);
   tell_rounding(run, o);
   if (run.exchange) run.exchange->measured_link = link;
   o.training = run.config;

@@ -56,7 +56,7 @@ PlannedMesh planned_on(const std::string& mesh, const CLI::App& command,
   const SampleLength none;
   const auto sharding = choose_sharding(o, request, none, machine);
   PlannedRun run = RunPlanner(o.training, request, none, machine).plan();
-  run.sharding = sharding;
+  tell_choice(run, sharding);
   o.training = run.config;
   return {std::move(o), machine, std::move(run)};
 }

@@ -116,4 +116,15 @@ std::shared_ptr<const ShardingChoice> choose_sharding(RunOptions& o, const RunRe
   return choice;
 }
 
+void tell_choice(PlannedRun& run, std::shared_ptr<const ShardingChoice> choice) {
+  if (choice && run.refusal) {
+    const Error& why = *run.refusal;
+    run.refusal = Error(why.kind(),
+                        sentence("of ", choice->all.size(), " ways to cut the ops '",
+                                 choice->best().name, "' takes fewest bytes: ", why.what()),
+                        why.fields());
+  }
+  run.sharding = std::move(choice);
+}
+
 }  // namespace spool

@@ -59,4 +59,7 @@ nlohmann::json to_json(const ShardingChoice&);
 std::shared_ptr<const ShardingChoice> choose_sharding(RunOptions&, const RunRequest&,
                                                       const SampleLength&, const Machine&);
 
+// Gives the run the choice, which its refusal, if any, names; null: none was made.
+void tell_choice(PlannedRun&, std::shared_ptr<const ShardingChoice>);
+
 }  // namespace spool

@@ -1,116 +1,23 @@
 #include "spool/planner/sharding/cheapest_shards.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
+#include "spool/planner/sharding/shard_states.h"
 #include "spool/runtime/check.h"
 
 namespace spool {
 namespace {
 
-// Several of these may be added.
-constexpr int64_t impossible = std::numeric_limits<int64_t>::max() / 64;
+constexpr int64_t impossible = impossible_cost;
 constexpr size_t max_states = size_t{1} << 18;
 
-using Costs = std::vector<int64_t>;
 using Stored = std::map<ValueId, Sharding>;
 
 int64_t weighed(const std::optional<ShardPrice>& price, double seconds_per_byte) {
   return price ? price->weighed(seconds_per_byte) : impossible;
 }
-
-// A value that is still to be read, and the shardings in which its op may make it.
-struct WaitingValue {
-  ValueId value = -1;
-  std::vector<Sharding> as = {};
-};
-
-// A node as the programme steps over it.  A state is a number with a digit for each value that
-// waits, the last of them innermost.
-struct Stage {
-  const std::vector<size_t>* allowed = nullptr;  // ways
-  size_t states = 1, outputs = 1;                // after it, and of what it makes
-  std::vector<uint32_t> read = {}, kept = {};  // by state before: of what it reads, and of the rest
-  std::vector<uint32_t> made = {};             // by way
-  Costs reading = {};                          // by what it reads and way
-  Costs own = {};                              // by way
-};
-
-// The way, and the state before, that lead to each state.
-struct Steps {
-  std::vector<uint32_t> way = {}, before = {};
-};
-
-// The cheapest way for what is read and what is made.
-struct CheapestWays {
-  Costs cost = {};
-  std::vector<uint32_t> way = {};
-};
-
-CheapestWays cheapest_ways(const Stage& stage, const Costs& own) {
-  const size_t ways = own.size(), reads = stage.reading.size() / ways;
-  CheapestWays best{Costs(reads * stage.outputs, impossible),
-                    std::vector<uint32_t>(reads * stage.outputs)};
-  for (size_t r = 0; r < reads; ++r) {
-    for (size_t w = 0; w < ways; ++w) {
-      const int64_t cost = stage.reading[r * ways + w] + own[w];
-      const size_t at = r * stage.outputs + stage.made[w];
-      if (cost >= best.cost[at]) continue;
-      best.cost[at] = cost;
-      best.way[at] = static_cast<uint32_t>(w);
-    }
-  }
-  return best;
-}
-
-Costs after(const Stage& stage, const Costs& own, const Costs& before, Steps* steps) {
-  const CheapestWays best = cheapest_ways(stage, own);
-  Costs cost(stage.states, impossible);
-  if (steps) *steps = {std::vector<uint32_t>(cost.size()), std::vector<uint32_t>(cost.size())};
-  for (size_t s = 0; s < before.size(); ++s) {
-    const size_t row = stage.read[s] * stage.outputs, to = stage.kept[s] * stage.outputs;
-    for (size_t o = 0; o < stage.outputs; ++o) {
-      const int64_t sum = before[s] + best.cost[row + o];
-      if (sum >= cost[to + o]) continue;
-      cost[to + o] = sum;
-      if (steps) {
-        steps->way[to + o] = best.way[row + o];
-        steps->before[to + o] = static_cast<uint32_t>(s);
-      }
-    }
-  }
-  return cost;
-}
-
-// Numbers of some digits of a state.
-class Digits {
- public:
-  explicit Digits(const std::vector<WaitingValue>& waiting) : waiting_(waiting) {
-    for (const WaitingValue& w : waiting) states_ *= w.as.size();
-  }
-  size_t states() const { return states_; }
-  // By state, the number that these digits make.
-  std::vector<uint32_t> numbers(const std::vector<size_t>& which) const {
-    std::vector<uint32_t> all(states_, 0);
-    for (const size_t d : which) {
-      size_t stride = 1;
-      for (size_t inner = d + 1; inner < waiting_.size(); ++inner) {
-        stride *= waiting_[inner].as.size();
-      }
-      const size_t count = waiting_[d].as.size();
-      for (size_t s = 0; s < states_; ++s) {
-        all[s] = static_cast<uint32_t>(all[s] * count + s / stride % count);
-      }
-    }
-    return all;
-  }
-
- private:
-  const std::vector<WaitingValue>& waiting_;
-  size_t states_ = 1;
-};
 
 class Programme {
  public:
@@ -298,13 +205,33 @@ class Programme {
     Costs own = stages_[static_cast<size_t>(n)].own;
     for (const ReadValue& read : prices_.reads(n)) {
       if (!is_parameter(read.value) || !is_chosen_for_several(read.value)) continue;
-      for (size_t w = 0; w < own.size(); ++w) {
-        const auto wanted = prices_.wanted(n, read, allowed(n)[w]);
-        own[w] += weigh(prices_.of_reading_stored(read.value, stored.at(read.value), wanted));
-        own[w] = std::min(own[w], impossible);
-      }
+      if (!stored.contains(read.value)) continue;
+      const Costs reading = reading_stored(n, read, stored.at(read.value));
+      for (size_t w = 0; w < own.size(); ++w) own[w] = std::min(own[w] + reading[w], impossible);
     }
     return own;
+  }
+
+  // By way.
+  Costs reading_stored(NodeId n, const ReadValue& read, const Sharding& stored) {
+    Costs all;
+    for (const size_t way : allowed(n)) {
+      const auto wanted = prices_.wanted(n, read, way);
+      all.push_back(weigh(prices_.of_reading_stored(read.value, stored, wanted)));
+    }
+    return all;
+  }
+
+  // At least what a parameter of several readers costs that is stored so.
+  int64_t least_of_storing(ValueId v, const Sharding& s) {
+    int64_t sum = weigh(prices_.of_storing(v, s));
+    for (NodeId n = 0; n < prices_.nodes(); ++n) {
+      if (!reads_value(n, v)) continue;
+      for (const ReadValue& read : prices_.reads(n)) {
+        if (read.value == v) sum += std::ranges::min(reading_stored(n, read, s));
+      }
+    }
+    return std::min(sum, impossible);
   }
 
   int64_t cost(const Stored& stored, std::vector<Steps>* steps = nullptr) {
@@ -344,18 +271,29 @@ class Programme {
     return all;
   }
 
+  // Of equally cheap ones the first, which is found fastest where those that may be cheapest are
+  // tried first.
   bool store_cheaper(ValueId v, Stored& stored, int64_t& best) {
-    bool is_cheaper = false;
-    for (const Sharding& s : storages_for_several(v)) {
-      Stored tried = stored;
-      tried[v] = s;
-      const int64_t sum = cost(tried);
-      if (sum >= best) continue;
-      best = sum;
-      stored = std::move(tried);
-      is_cheaper = true;
+    Stored tried = stored;
+    tried.erase(v);
+    const int64_t of_others = cost(tried);
+    const std::vector<Sharding> all = storages_for_several(v);
+    std::vector<std::pair<int64_t, size_t>> order;
+    for (size_t i = 0; i < all.size(); ++i) {
+      order.emplace_back(of_others + least_of_storing(v, all[i]), i);
     }
-    return is_cheaper;
+    std::ranges::sort(order);
+    std::optional<size_t> cheapest;
+    for (const auto& [least, i] : order) {
+      if (least > best || (least == best && (!cheapest || i > *cheapest))) continue;
+      tried[v] = all[i];
+      const int64_t sum = cost(tried);
+      if (sum > best || (sum == best && (!cheapest || i > *cheapest))) continue;
+      best = sum;
+      cheapest = i;
+    }
+    if (cheapest) stored[v] = all[*cheapest];
+    return cheapest.has_value();
   }
 
   Assignment assignment(const Stored& stored) {

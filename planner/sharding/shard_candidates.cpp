@@ -63,9 +63,6 @@ ShardCandidates shard_candidates(const Program& program, const MeshAxes& mesh,
   ShardPrices prices(program, mesh, machine);
   check_axes(prices);
   ShardCandidates candidates;
-  for (Priced& found : on_the_hull(prices)) {
-    add(candidates, sentence("found ", candidates.all.size() + 1), std::move(found.choice));
-  }
   for (const ShardPolicy policy :
        {ShardPolicy::none, ShardPolicy::rows, ShardPolicy::megatron, ShardPolicy::megatron_rows}) {
     try {
@@ -74,6 +71,10 @@ ShardCandidates shard_candidates(const Program& program, const MeshAxes& mesh,
       if (e.kind() != ErrorKind::invalid) throw;
       candidates.refused.push_back({name(policy), e.what()});
     }
+  }
+  int number = 0;
+  for (Priced& found : on_the_hull(prices)) {
+    add(candidates, sentence("found ", ++number), std::move(found.choice));
   }
   return candidates;
 }

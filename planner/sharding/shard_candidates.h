@@ -14,8 +14,8 @@
 namespace spool {
 
 struct ShardCandidate {
-  // "found 1", "found 2" and so on, by rising price of a byte; or a policy's.  One that several
-  // find has the first of these names.
+  // A policy's, or of what no policy finds "found 1", "found 2" and so on, by rising price of a
+  // byte.
   std::string name = {};
   ShardChoice choice = {};
 };

@@ -189,7 +189,7 @@ class Model(Folder):
             ([*MODEL, "--mesh", "2x2", "--machine", "8xh200"], ["8", "4"]),
             ([*MODEL, "--mesh", "data=2", "--machine", "2xh200"], ["--mesh", "data"]),
             ([*MODEL, "--mesh", "7", "--machine", "7xh200"], ["axis 0", "7 ranks", "divide"]),
-            ([*MODEL, *on, "--memory", "1MiB", "--host-memory", 0], ["--memory", "the smallest plan"]),
+            ([*MODEL, *on, "--memory", "1MiB", "--host-memory", 0], ["--memory", "takes fewest bytes: the smallest plan"]),
             ([*MODEL, *on, "--op", "linear"], ["--op or --model"]),
             (["--mesh", "2x2"], ["--op or --model"]),
             (["--op", "linear", "--mesh", "2x2"], ["--shape"]),

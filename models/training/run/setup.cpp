@@ -159,7 +159,7 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
     const LongWork planning(listeners, "planning");
     run.planned = planner.plan();
   }
-  run.planned.sharding = std::move(sharding);
+  tell_choice(run.planned, std::move(sharding));
   tell_rounding(run.planned, o);
   if (run.planned.exchange) run.planned.exchange->measured_link = link;
   run.planned.split = std::move(split);
