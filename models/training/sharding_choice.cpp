@@ -110,6 +110,9 @@ std::shared_ptr<const ShardingChoice> choose_sharding(RunOptions& o, const RunRe
                                                       const SampleLength& sample,
                                                       const Machine& machine) {
   if (o.shard_axes.empty() || o.shard != name(ShardPolicy::automatic)) return nullptr;
+  check_setting(!request.steps.plan, {"plan", "shard"},
+                "a plan is of one way to cut ops, and another may be chosen; give the policy, or "
+                "the file of save-shard, with which it was made");
   auto choice = std::make_shared<ShardingChoice>(
       choose_sharding(o.training, o.shard_axes, request, sample, machine));
   o.training.shards = choice->best().shards;

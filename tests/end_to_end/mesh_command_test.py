@@ -171,9 +171,11 @@ class Mesh(Folder):
 
     def test_refuse_what_cannot_be_cut(self):
         shards = self.folder / "shards.json"
-        self.run_on("tensor=2", *MEGATRON, "--save-shard", shards, name="run", steps=1)
+        plan = self.folder / "plan.json"
+        self.run_on("tensor=2", *MEGATRON, "--save-shard", shards, "--save-plan", plan, name="run", steps=1)
         for words, parts in [
             (MEGATRON, ["--shard", "--mesh", "tensor=2"]),
+            (["--mesh", "tensor=2", "--plan", plan], ["--plan", "--shard", "save-shard"]),
             (["--mesh", "tensor=2,data=2", *MEGATRON], ["data", "comes first"]),
             (["--mesh", "tensor=2", "--shard", "nosuch"], ["nosuch", "none, rows, megatron"]),
             (["--mesh", "tensor=4", "--shard", shards], [shards.name, "tensor=2", "tensor=4"]),

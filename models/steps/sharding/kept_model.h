@@ -16,6 +16,8 @@ class KeptModel {
  public:
   explicit KeptModel(const Machine& machine) : stream_(machine) {}
   ~KeptModel() { stream_.adopt(); }
+  KeptModel(const KeptModel&) = delete;
+  KeptModel& operator=(const KeptModel&) = delete;
 
   MetaStream& stream() { return stream_; }
   // Made when it is first asked for.

@@ -4,6 +4,7 @@
 
 #include "spool/models/families/gpt2.h"
 #include "spool/models/families/llama.h"
+#include "spool/planner/sharding/shard_candidates.h"
 #include "tests/models/steps/sharding_testing.h"
 
 namespace spool::testing {
@@ -65,6 +66,28 @@ TEST_P(FamiliesOnRanks, HaveTheLossAndTheGradientsOfOneRank) {
     block.expect_as_one_rank_at_random(parse_mesh(GetParam()), nightly()       ? 100
                                                                : finds_races() ? 1
                                                                                : 2);
+  }
+}
+
+// What a search finds runs: each candidate, on ranks that are threads.
+TEST(CandidatesOnRanks, HaveTheLossAndTheGradientsOfOneRank) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"gpt2", "2"}, {"gpt2", "4"}, {"gpt2", "2x2"}, {"llama", "4"}, {"llama", "2x2"}};
+  for (const auto& [family, text] : cases) {
+    if (finds_races() && std::string_view(text) != "2") continue;
+    const ModelConfig config = config_of(family);
+    const MeshAxes mesh = parse_mesh(text);
+    const auto make = [&](Stream& s) { return std::make_unique<Block>(config, s); };
+    const ComparedModel block(make, /*targets=*/1);
+    MetaStream stream{Machine{}};
+    const std::unique_ptr<Block> recorded = make(stream);
+    const RecordedLoss loss = record_loss(*recorded, stream);
+    const ShardCandidates found = shard_candidates(loss.program, mesh, mesh_machine("h200", mesh));
+    EXPECT_GE(found.all.size(), 3U);
+    for (const ShardCandidate& candidate : found.all) {
+      SCOPED_TRACE(sentence(family, " on ", text, ", ", candidate.name));
+      block.expect_as_one_rank(mesh, [&](const RecordedLoss&) { return candidate.choice.how; });
+    }
   }
 }
 
