@@ -38,6 +38,7 @@ void Regions::prefetch_for(NodeId id) {
 
 void Regions::gather_for(NodeId reader, int ahead) {
   constexpr NodeId max_nodes = 64;
+  NodeId before = -1;  // of a region all values lead to the same
   for (const NodeId last = reader - max_nodes; reader >= 0 && reader > last; --reader) {
     const Node& n = program_.nodes[reader];
     for (const ValueId v : n.saves) {
@@ -46,6 +47,8 @@ void Regions::gather_for(NodeId reader, int ahead) {
       const RegionId missing = region_of_missing(v, level(n.region, v));
       if (missing < 0 || states_[missing].recomputed) continue;
       const NodeId gather = first_gather(missing).value_or(producer);
+      if (gather == before) continue;
+      before = gather;
       if (runner_.begin(*program_.nodes[gather].op) || --ahead == 0) return;
     }
   }

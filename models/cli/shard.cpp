@@ -139,6 +139,13 @@ void add_op_flags(CLI::App& app, ShardFlags& flags) {
   add_dtype_flag(app, flags.dtype, "Type of all values: f32 or bf16")->capture_default_str();
 }
 
+// Those of one kind of question alone; --dtype is of both.
+const std::vector<const char*> op_flags{
+    "--shape", "--out",   "--no-bias",  "--transposed", "--shared",
+    "--heads", "--vocab", "--channels", "--positions",  "--label-smoothing"};
+const std::vector<const char*> model_flags{"--batch",  "--seq",         "--accumulate", "--zero",
+                                           "--memory", "--host-memory", "--save-shard"};
+
 }  // namespace
 
 std::function<int()> add_shard(CLI::App& app) {
@@ -163,6 +170,10 @@ std::function<int()> add_shard(CLI::App& app) {
   return [flags, &app] {
     const bool is_of_model = app.count("--model") > 0, is_of_op = app.count("--op") > 0;
     check(is_of_model != is_of_op, "spool shard is of one op or of a model: give --op or --model");
+    for (const char* flag : is_of_model ? op_flags : model_flags) {
+      check(app.count(flag) == 0, flag, " is of ", is_of_model ? "an op" : "a model", ", and ",
+            is_of_model ? "--model" : "--op", " is given");
+    }
     if (is_of_model) {
       return shard_model(app, {flags->mesh, flags->machine, flags->link, flags->json});
     }

@@ -41,6 +41,8 @@ PlannedMesh planned_on(const std::string& mesh, const CLI::App& command,
   const int sharing = shared_axes.empty() ? 1 : parse_mesh(shared_axes).ranks();
   texts.try_emplace("accumulate", std::vector{std::to_string(ranks / sharing)});
   RunOptions o = run_options(texts, flag_of);
+  o.training.validate();
+  check_names_differ(o, {{"json", flags.json == "-" ? "" : flags.json}});
   check_setting(!o.shard_axes.empty(), {"mesh"}, "mesh '", mesh,
                 "' has no axis but data, along which nothing is cut; give another, such as "
                 "tensor=2");
@@ -142,11 +144,18 @@ int shard_model(const CLI::App& command, const ShardModelFlags& flags) {
     check_writable(at->second.front(), {"save-shard"});
   }
   std::vector<PlannedMesh> all;
+  std::optional<Error> first;
   {
     const CommandWork choosing("choosing how ops are cut");
     for (const std::string& mesh : meshes_of(flags.mesh)) {
-      all.push_back(planned_on(mesh, command, flags));
+      try {
+        all.push_back(planned_on(mesh, command, flags));
+      } catch (const Error& e) {  // another arrangement may divide what this one does not
+        if (e.kind() != ErrorKind::invalid) throw;
+        if (!first) first = e;
+      }
     }
+    if (all.empty()) throw Error(*first);
   }
   const PlannedMesh& best = *std::ranges::min_element(all, is_better);
   if (flags.json != "-") {

@@ -9,6 +9,7 @@
 #include "spool/models/training/trainer.h"
 #include "spool/planner/plan_file.h"
 #include "spool/planner/sharding/cut_words.h"
+#include "spool/planner/sharding/shard_choice.h"
 #include "spool/runtime/files/file.h"
 
 namespace spool {
@@ -201,6 +202,7 @@ CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>
   request.ranks = o.training.ranks;
   add_samples(request, o.training, steps);
   request.is_of_use = [o, given](const Machine& machine) {
+    if (o.shard == name(ShardPolicy::automatic)) return true;  // one of many may fit
     RunRequest of_run = request_of(o, machine, given);
     of_run.compares = false;
     of_run.steps.buckets_in_flight = fewest_buckets_in_flight;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/autograd/sharding/sharded_model.h"
+#include "spool/models/steps/exchange/buckets_choice.h"
 #include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/run_options.h"
@@ -40,6 +41,8 @@ std::vector<JudgedSharding> rehearsed(const TrainingConfig& config, const std::s
     const TrainingConfig cut = with_shards(config, judged.shards);
     const StepDescription step = describe_step(cut);
     StepPlans plans{.step = plan_step(step, with_chunks(policy, cut.chunks_of_tape()), machine)};
+    // A plan may have more buckets in flight, and no step is faster than with many.
+    if (cut.replicas() > 1) plans.step.buckets_in_flight = most_buckets_in_flight;
     KeptModels kept;
     const Report report = foretell_step(step, plans, machine, {}, &kept);
     judged.seconds = report.seconds;

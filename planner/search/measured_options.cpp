@@ -77,7 +77,8 @@ class Measurement {
     }
     for (Segment& s : all_.segments) {
       const bool has_rows = chunkable_rows(all_.program, s) > 0;
-      if (has_rows && s.candidates.size() > candidates) s.candidates.resize(candidates);
+      const size_t max = candidates + (has_gathered(all_.program, s) ? 1 : 0);
+      if (has_rows && s.candidates.size() > max) s.candidates.resize(max);
     }
   }
 

@@ -85,10 +85,6 @@ class SegmentFinder {
     if (!gathered.empty()) all.insert(all.begin(), gathered.front());
     return all;
   }
-  bool has_gathered(const Segment& s) const {
-    if (s.candidates.empty()) return false;
-    return program_.nodes[program_.values[s.candidates.front()].producer].op->gathers() != nullptr;
-  }
   size_t bytes(ValueId v) const { return program_.values[v].spec.nbytes(); }
 
   // Adds the nodes `first` to `last` as one segment or several.
@@ -96,7 +92,7 @@ class SegmentFinder {
     while (first <= last) {
       const NodeId end = end_of_segment(first, last);
       Segment s{.first = first, .last = end, .candidates = candidates(first, end)};
-      const size_t max = max_candidates + (has_gathered(s) ? 1 : 0);
+      const size_t max = max_candidates + (has_gathered(program_, s) ? 1 : 0);
       if (s.candidates.size() > max) s.candidates.resize(max);
       segments_.push_back(std::move(s));
       first = end + 1;
@@ -164,6 +160,11 @@ class SegmentFinder {
 };
 
 }  // namespace
+
+bool has_gathered(const Program& program, const Segment& s) {
+  if (s.candidates.empty()) return false;
+  return program.nodes[program.values[s.candidates.front()].producer].op->gathers() != nullptr;
+}
 
 std::vector<Segment> segments_of(const Program& program, const std::vector<Region>& regions) {
   return SegmentFinder(program, regions).find();

@@ -24,6 +24,9 @@ struct Segment {
 
 inline constexpr size_t max_candidates = 7;  // of a segment: 128 subsets
 
+// Whether the first candidate stands for all parameters that are gathered.
+bool has_gathered(const Program&, const Segment&);
+
 // The program must be that of a whole tape that kept everything.  Every node is in one segment.
 // Segments that differ in their nodes in these regions are of different kinds.
 std::vector<Segment> segments_of(const Program&, const std::vector<Region>& = {});

@@ -9,7 +9,8 @@ namespace spool {
 namespace {
 
 constexpr size_t max_prices = 8;
-constexpr double least_price = 1e-15, highest_price = 1e-9;  // seconds of a byte
+constexpr double least_price = 1e-15, usual_price = 1e-12, highest_price = 1e-9;  // seconds, a byte
+constexpr int most_axes = 3;  // on more a programme takes so long that one is enough
 
 bool is_same_way(const Assignment& a, const Assignment& b) {
   const auto of_node = [](const Strategy& x, const Strategy& y) { return x.axes == y.axes; };
@@ -35,6 +36,11 @@ std::vector<Priced> on_the_hull(ShardPrices& prices) {
     all.push_back({price, cheapest_choice(prices, price)});
     return all.size() - 1;
   };
+  const auto is_axis = [](const MeshAxis& a) { return a.size > 1; };
+  if (std::ranges::count_if(prices.mesh().axes, is_axis) > most_axes) {
+    solve(usual_price);
+    return all;
+  }
   std::deque<std::pair<size_t, size_t>> between{{solve(least_price), solve(highest_price)}};
   while (!between.empty() && all.size() < max_prices) {
     const auto [fast, small] = between.front();
@@ -72,9 +78,14 @@ ShardCandidates shard_candidates(const Program& program, const MeshAxes& mesh,
       candidates.refused.push_back({name(policy), e.what()});
     }
   }
-  int number = 0;
-  for (Priced& found : on_the_hull(prices)) {
-    add(candidates, sentence("found ", ++number), std::move(found.choice));
+  try {
+    int number = 0;
+    for (Priced& found : on_the_hull(prices)) {
+      add(candidates, sentence("found ", ++number), std::move(found.choice));
+    }
+  } catch (const Error& e) {  // too many states
+    if (e.kind() != ErrorKind::invalid) throw;
+    candidates.refused.push_back({"found", e.what()});
   }
   return candidates;
 }

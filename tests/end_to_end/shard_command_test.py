@@ -180,6 +180,7 @@ class Model(Folder):
     def test_ranks_of_a_number_are_arranged_in_every_way(self):
         status, printed, errors = spool("shard", *MODEL, "--mesh", 4, "--machine", "4xh200")
         self.assertEqual(status, 0, errors)
+        self.assertEqual(spool("shard", *MODEL, "--mesh", 9, "--machine", "9xh200")[0], 0)
         self.assertRegex(printed, r"on (4|2x2) .*iB\n")
 
     def test_what_no_model_can_be_is_refused(self):
@@ -192,6 +193,11 @@ class Model(Folder):
             ([*MODEL, *on, "--memory", "1MiB", "--host-memory", 0], ["--memory", "takes fewest bytes: the smallest plan"]),
             ([*MODEL, *on, "--op", "linear"], ["--op or --model"]),
             (["--mesh", "2x2"], ["--op or --model"]),
+            ([*MODEL, *on, "--shape", "4,4"], ["--shape is of an op", "--model"]),
+            (["--op", "gelu", "--shape", "4,4", "--mesh", 2, "--zero", 3], ["--zero is of a model", "--op"]),
+            ([*MODEL, *on, "--seq", 5000], ["--seq"]),
+            ([*MODEL, "--mesh", "data=2,tensor=2", "--machine", "4xh200", "--accumulate", 3], ["--accumulate"]),
+            ([*MODEL, *on, "--json", self.folder / "x", "--save-shard", self.folder / "x"], ["--json", "--save-shard"]),
             (["--op", "linear", "--mesh", "2x2"], ["--shape"]),
             ([*MODEL, *on, "--save-shard", self.folder / "none" / "s.json"], ["none"]),
         ]:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/machines/machine.h"
@@ -9,7 +10,7 @@
 namespace spool {
 namespace {
 
-constexpr std::array choices{fewest_buckets_in_flight, 3, 4, 8};
+constexpr std::array choices{fewest_buckets_in_flight, 3, 4, most_buckets_in_flight};
 constexpr double alike = 1.005;  // in seconds
 
 // The bytes of the device that the steps must fit into.
@@ -62,7 +63,9 @@ PlannedSteps plan_buckets(const RunSteps& run, const RunRequest& request, const 
   int buckets =
       fewest_for(run.step, {.step = plan_step(run.step, gathers_again, nominal)}, nominal);
   PlannedSteps planned = plan(buckets);
+  std::optional<int> too_many;
   while (buckets > choices.front() && !fits(planned, request, machine)) {
+    too_many = buckets;
     buckets = *std::prev(std::ranges::find(choices, buckets));
     PlannedSteps fewer = plan(buckets);
     add_search(fewer, planned);
@@ -70,6 +73,7 @@ PlannedSteps plan_buckets(const RunSteps& run, const RunRequest& request, const 
   }
   const int better = fewest_for(run.step, planned.plans, machine);
   if (better == buckets || !fits(planned, request, machine)) return planned;
+  if (too_many && better >= *too_many) return planned;
   PlannedSteps other = plan(better);
   const double least = std::min(planned.foretold.seconds, other.foretold.seconds);
   const bool is_other_best = (better < buckets ? other : planned).foretold.seconds <= alike * least

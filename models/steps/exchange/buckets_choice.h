@@ -13,7 +13,7 @@
 
 namespace spool {
 
-inline constexpr int fewest_buckets_in_flight = 2;
+inline constexpr int fewest_buckets_in_flight = 2, most_buckets_in_flight = 8;
 
 inline int buckets_in_flight(const Plan& plan) {
   return plan.buckets_in_flight > 0 ? plan.buckets_in_flight : fewest_buckets_in_flight;

@@ -25,6 +25,8 @@ bool KeptModel::end(Report& report, bool keep) {
   for (Parameter* p : model_->parameters()) p->grad = {};
   report.memory = stream_.memory();
   report.missing = {stream_.missing().begin(), stream_.missing().end()};
+  report.memory.live = 0;  // but the model's
+  report.memory.live_by = {};
   for (const Clock& c : clocks_) c.stream->set_clock(c.clock);
   if (keep && stream_.arena().count_again_from(memory_)) return true;
   model_.reset();

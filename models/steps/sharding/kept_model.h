@@ -23,9 +23,10 @@ class KeptModel {
   // Made when it is first asked for.
   StepModel& model(const StepDescription&);
 
-  // After a rehearsal, whose memory and missing kernels it reports.  Returns whether another may
-  // have the model, which is so if it is to be kept, and has the memory that it had at first; the
-  // inputs of a model may come late.  Else it is gone, and this throws if memory is still live.
+  // After a rehearsal, whose memory it reports, and the kernels that were missing so far.  Returns
+  // whether another may have the model, which is so if it is to be kept, and has the memory that it
+  // had at first; the inputs of a model may come late.  Else it is gone, and this throws if memory
+  // is still live.
   bool end(Report&, bool keep);
 
  private:
