@@ -8,6 +8,7 @@ expects there, so that what tests/CMakeLists.txt says and what is said here are 
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -81,6 +82,8 @@ class Case:
     def in_build(self, build):
         """Whether a build has it, as tests/CMakeLists.txt decides."""
         if "suite" in self.words and build.sanitize == "thread" and "threads" not in self.words:
+            return False
+        if build.sanitize == "thread" and "night" in self.words and "SPOOL_NIGHTLY" not in os.environ:
             return False
         left_out = {"slow", "library"} if build.sanitize else set()
         left_out |= {"numbers"} if "address" in build.sanitize else set()

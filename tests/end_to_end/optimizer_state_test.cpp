@@ -1,4 +1,4 @@
-// runs: threads
+// runs: threads, night
 // Runs with the optimizer's state on the device, streamed through it but for any share, or on the
 // host: the same bits, the peaks foretold, and checkpoints that any of them resumes.
 

@@ -1,4 +1,4 @@
-// runs: threads
+// runs: threads, night
 // Traces of training steps: a span for every kernel, measured as it was foretold.
 
 #include "spool/runtime/trace.h"

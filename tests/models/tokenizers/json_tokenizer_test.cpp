@@ -1,4 +1,4 @@
-// runs: threads
+// runs: threads, night
 // tokenizer.json: the ids and texts are those of Hugging Face's library, which made the files in
 // tests/reference/tokenizers (make_tokenizer_json_reference.py).
 
