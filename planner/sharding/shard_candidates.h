@@ -25,7 +25,7 @@ struct ShardCandidates {
   struct Refused {
     std::string name = {}, why = {};
   };
-  std::vector<Refused> refused = {};  // policies
+  std::vector<Refused> refused = {};  // policies, and "found" where there are too many states
 };
 
 // The same on all ranks.  Throws, of the settings shard and mesh, if no op can be cut along some
