@@ -1,6 +1,7 @@
 #include "spool/autograd/sharding/shard_program.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <set>
 
@@ -162,10 +163,9 @@ class Sharder {
     if (flat_.contains(v)) gather(v, reader);
     if (const int there = find(v, to); there >= 0) return there;
     int from = known_.at(v).front();
-    const auto [conversions, is_new] =
-        conversions_.try_emplace(v, whole(v), at(from).sharding, mesh_, price_);
-    check_reachable(v, conversions->second, at(from).sharding, to);
-    for (const Move& m : conversions->second.moves(to)) {
+    const Conversions& conversions = conversions_of(whole(v), at(from).sharding);
+    check_reachable(v, conversions, at(from).sharding, to);
+    for (const Move& m : conversions.moves(to)) {
       Sharding next = at(from).sharding;
       next[static_cast<size_t>(m.axis)] = m.to;
       int after = find(v, next);
@@ -181,6 +181,15 @@ class Sharder {
       from = after;
     }
     return from;
+  }
+
+  // Those of equal values are found once.
+  const Conversions& conversions_of(const WholeValue& value, const Sharding& from) {
+    for (const KnownConversions& k : conversions_) {
+      if (k.value == value && k.from == from) return k.all;
+    }
+    conversions_.push_back({value, from, Conversions(value, from, mesh_, price_)});
+    return conversions_.back().all;
   }
 
   std::string name_of(ValueId v) const {
@@ -241,8 +250,13 @@ class Sharder {
   const MovePrice& price_;
   ShardProgram made_ = {};
   std::map<ValueId, std::vector<int>> known_ = {};  // by value, the one that is first made or given
-  std::map<ValueId, Conversions> conversions_ = {};  // from there
-  std::map<ValueId, int64_t> flat_ = {};             // positions of those not gathered yet
+  struct KnownConversions {
+    WholeValue value;
+    Sharding from;
+    Conversions all;
+  };
+  std::deque<KnownConversions> conversions_ = {};
+  std::map<ValueId, int64_t> flat_ = {};  // positions of those not gathered yet
 };
 
 // Opens and closes the scopes of the whole program around the parts of its ops.

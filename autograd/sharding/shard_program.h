@@ -35,6 +35,8 @@ struct Assignment {
   // Whether large parameters that are trained are stored in flat parts (flat_parts.h) of those
   // ranks of other meshes that have this one's place, if there are any.
   bool in_flat_parts = false;
+  // Of each axis: values move by the paths that are cheapest by these.  None: by Link{}.
+  std::vector<Link> links = {};
 };
 
 struct ShardValue {

@@ -96,10 +96,10 @@ RecordedLoss record_loss(StepModel& model, Stream& stream) {
       stream);
 }
 
-ShardedPass::ShardedPass(RecordedLoss recorded, Assignment how, const MeshRanks& ranks,
-                         const MovePrice& price) {
+ShardedPass::ShardedPass(RecordedLoss recorded, Assignment how, const MeshRanks& ranks) {
   how.results[recorded.loss] = {};  // whole on all ranks
-  program_ = shard(recorded.program, how, ranks, price);
+  if (how.links.empty()) how.links.resize(ranks.mesh().size());
+  program_ = shard(recorded.program, how, ranks, link_price(ranks.mesh(), how.links));
   wanted_ = {program_.results.at(recorded.loss)};
   inputs_ = std::move(recorded.inputs);
   for (const ShardParameter& p : program_.parameters) parameters_.push_back(p.whole);
@@ -121,12 +121,11 @@ Var ShardedPass::apply(Tape& tape, const std::vector<Tensor>& given) const {
   return spool::apply(program_, tape, parameters_, inputs, wanted_).front();
 }
 
-ShardedModel::ShardedModel(const Make& make, Choose choose, const MeshAxes& mesh, MovePrice price,
-                           Stream& stream, bool in_flat_parts)
+ShardedModel::ShardedModel(const Make& make, Choose choose, const MeshAxes& mesh, Stream& stream,
+                           bool in_flat_parts)
     : ranks_(mesh, stream),
       model_(declared(make, stream)),
       choose_(std::move(choose)),
-      price_(std::move(price)),
       in_flat_parts_(in_flat_parts) {
   RecordedLoss recorded = record_loss(*model_, stream);
   if (stream.device().type != DeviceType::meta) {
@@ -135,7 +134,7 @@ ShardedModel::ShardedModel(const Make& make, Choose choose, const MeshAxes& mesh
     recorded_parameters_ = parameters_of(recorded.program);
   }
   Assignment how = this->choose(recorded);
-  loss_ = std::make_unique<ShardedPass>(std::move(recorded), std::move(how), ranks_, price_);
+  loss_ = std::make_unique<ShardedPass>(std::move(recorded), std::move(how), ranks_);
   std::map<const Parameter*, const ShardParameter*> parts;
   for (const ShardParameter& p : program().parameters) parts[p.whole] = &p;
   for (Parameter* p : model_->parameters()) divide(*p, parts[p]);
@@ -195,7 +194,7 @@ RecordedLoss ShardedModel::record(const std::function<Var(Tape&)>& apply,
 }
 
 std::unique_ptr<ShardedPass> ShardedModel::pass(RecordedLoss recorded, Assignment how) const {
-  return std::make_unique<ShardedPass>(std::move(recorded), std::move(how), ranks_, price_);
+  return std::make_unique<ShardedPass>(std::move(recorded), std::move(how), ranks_);
 }
 
 // A parameter that the loss does not use is whole.

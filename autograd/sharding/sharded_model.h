@@ -29,7 +29,7 @@ RecordedLoss record_loss(StepModel&, Stream&);
 class ShardedPass {
  public:
   // The ranks outlive it.
-  ShardedPass(RecordedLoss, Assignment, const MeshRanks&, const MovePrice&);
+  ShardedPass(RecordedLoss, Assignment, const MeshRanks&);
 
   const ShardProgram& program() const { return program_; }
   const std::vector<Tensor>& inputs() const { return inputs_; }
@@ -55,8 +55,7 @@ class ShardedModel final : public StepModel {
   // Of the stream's ranks, which are as many as the mesh's, or a multiple, and all do the same.
   // Gradients of parameters that are shared (State::shared()) are to be added up after backward.
   // `in_flat_parts`: see Assignment.
-  ShardedModel(const Make&, Choose, const MeshAxes&, MovePrice, Stream&,
-               bool in_flat_parts = false);
+  ShardedModel(const Make&, Choose, const MeshAxes&, Stream&, bool in_flat_parts = false);
 
   const ShardProgram& program() const { return loss_->program(); }
   // What apply() applies to a tape with these options, with parameters as they are stored; how it
@@ -83,7 +82,6 @@ class ShardedModel final : public StepModel {
   MeshRanks ranks_;
   std::unique_ptr<StepModel> model_;
   Choose choose_;
-  MovePrice price_;
   bool in_flat_parts_;
   std::unique_ptr<ShardedPass> loss_;
   // Of the loss as it was recorded: fingerprints of its nodes, which value it is, and parameters.

@@ -75,9 +75,16 @@ std::optional<Shape> local_shape(const WholeValue& value, const Sharding& shardi
 
 Spec local_spec(const WholeValue& value, const Sharding& sharding, const MeshAxes& mesh) {
   const auto shape = local_shape(value, sharding, mesh);
-  check(shape.has_value(), "sharding: ", value.spec, " does not divide into ",
-        in_words(sharding, value.spec.shape.rank(), mesh), " on ", mesh.text());
+  if (!shape) {  // words that take time are made only where they are needed
+    fail(ErrorKind::invalid, "sharding: ", value.spec, " does not divide into ",
+         in_words(sharding, value.spec.shape.rank(), mesh), " on ", mesh.text());
+  }
   return {*shape, value.spec.dtype};
+}
+
+std::string in_words(State s) {
+  if (s.is_cut()) return "cut " + std::to_string(s.dimension());
+  return s == State::whole() ? "whole" : s == State::shared() ? "shared" : "partial";
 }
 
 std::string in_words(const Sharding& sharding, int rank, const MeshAxes& mesh) {

@@ -62,6 +62,7 @@ struct DimensionParts {
 struct WholeValue {
   Spec spec = {};
   std::vector<DimensionParts> dimensions = {};
+  bool operator==(const WholeValue&) const = default;
 };
 // Each of whose dimensions is one part.
 WholeValue plain_value(const Spec&);
@@ -87,6 +88,8 @@ std::optional<Shape> local_shape(const WholeValue&, const Sharding&, const MeshA
 // The same; throws if it does not divide.
 Spec local_spec(const WholeValue&, const Sharding&, const MeshAxes&);
 
+// "whole", "shared", "partial", or "cut 1", of dimension 1.
+std::string in_words(State);
 // "RS0": R for a dimension of which a rank has all, S0 for one that is cut along axis 0, S01 along
 // both; behind them "+H1" or "+P0" for axes along which it is shared or partial.
 std::string in_words(const Sharding&, int rank, const MeshAxes&);

@@ -19,8 +19,7 @@ StepDescription with_neighbours(StepDescription step) {
 std::unique_ptr<StepModel> make_step_model(const StepDescription& step, Stream& stream) {
   if (!step.shards) return step.make_model(stream);
   const auto& [mesh, choose] = *step.shards;
-  return std::make_unique<ShardedModel>(step.make_model, choose, mesh,
-                                        link_price(mesh, std::vector<Link>(mesh.size())), stream,
+  return std::make_unique<ShardedModel>(step.make_model, choose, mesh, stream,
                                         step.config.zero == 3);
 }
 

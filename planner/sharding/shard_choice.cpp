@@ -256,6 +256,7 @@ ShardChoice choose(ShardPrices& prices, const AllowedWays& allowed,
   ShardChoice choice;
   choice.how = cheapest_shards(
       prices, {.allowed = allowed.all(), .stored = stored, .seconds_per_byte = seconds_per_byte});
+  choice.how.links = prices.links();
   const auto total = prices.of(choice.how, seconds_per_byte);
   choice.seconds = static_cast<double>(total->price.picoseconds) * 1e-12;
   choice.bytes = total->price.bytes;

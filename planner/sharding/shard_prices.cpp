@@ -32,12 +32,14 @@ int64_t ShardPrice::weighed(double seconds_per_byte) const {
   return picoseconds + in_picoseconds(static_cast<double>(bytes) * seconds_per_byte);
 }
 
-ShardPrices::ShardPrices(const Program& program, const MeshAxes& mesh, const MeshMachine& machine)
+ShardPrices::ShardPrices(const Program& program, const MeshAxes& mesh, const MeshMachine& machine,
+                         bool shares_tables)
     : program_(program),
       mesh_(mesh),
       machine_(machine),
       both_ways_(link_price(mesh, machine.links)),
       forward_(link_price(mesh, machine.links, /*has_gradient=*/false)),
+      shares_tables_(shares_tables),
       values_(whole_values(program)),
       written_(written_inputs(program)) {
   find_values();
@@ -67,6 +69,7 @@ bool ShardPrices::saves_first(NodeId n, ValueId v) const {
 
 std::string ShardPrices::key_of(NodeId n) const {
   const Node& node = program_.nodes[n];
+  if (!shares_tables_) return std::to_string(n);
   std::string key = sentence(node.op->name(), '|', node.op->attributes(), '|', node.op->indices());
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (const ValueId v : *operands) {
@@ -200,7 +203,7 @@ ShardPrice ShardPrices::of_storing(ValueId v, const Sharding& stored) {
   ShardPrice price{.bytes = std::llround(bytes_of_trained_element * elements)};
   Sharding before = stored;
   for (size_t a = 0; a < mesh_.size(); ++a) {
-    if (stored[a] != State::shared()) continue;
+    if (stored[a] != State::shared() || hides_sums_) continue;
     before[a] = State::whole();
     const Move m{.axis = static_cast<int>(a), .from = State::whole(), .to = State::shared()};
     price.picoseconds += in_picoseconds(both_ways_(whole(v), before, m));

@@ -39,11 +39,12 @@ struct ReadValue {
 
 class ShardPrices {
  public:
-  // All outlive it.
-  ShardPrices(const Program&, const MeshAxes&, const MeshMachine&);
+  // All outlive it.  `shares_tables`: whether equal ops have one table, which changes no price.
+  ShardPrices(const Program&, const MeshAxes&, const MeshMachine&, bool shares_tables = true);
 
   const Program& program() const { return program_; }
   const MeshAxes& mesh() const { return mesh_; }
+  const std::vector<Link>& links() const { return machine_.links; }
   const std::vector<WholeValue>& values() const { return values_; }
   const WholeValue& whole(ValueId v) const { return values_[static_cast<size_t>(v)]; }
   NodeId nodes() const { return program_.nodes.next_id(); }
@@ -71,8 +72,10 @@ class ShardPrices {
   std::optional<ShardPrice> of_reading_stored(ValueId, const Sharding& stored,
                                               const std::vector<Sharding>& wanted);
   // 16 bytes for each element that a rank stores, of a parameter that is trained: with its gradient
-  // and the optimizer's state.  The gradient of what is shared is summed.  Of all else its bytes.
+  // and the optimizer's state.  The gradient of what is shared is summed, which takes time, or none
+  // if backward hides it.  Of all else its bytes.
   ShardPrice of_storing(ValueId, const Sharding& stored);
+  void hide_sums(bool hides) { hides_sums_ = hides; }
   // How a parameter may be stored for an op that wants it so: as it is read; or in parts along axes
   // that share it, if it is large (its exchange would be all waiting otherwise).
   std::vector<Sharding> storages(ValueId, const Sharding& wanted) const;
@@ -110,6 +113,7 @@ class ShardPrices {
   const MeshAxes& mesh_;
   const MeshMachine& machine_;
   MovePrice both_ways_, forward_;
+  bool shares_tables_, hides_sums_ = false;
   std::vector<WholeValue> values_;
   std::vector<size_t> kind_of_value_ = {}, kind_of_ = {};
   std::vector<bool> is_read_ = {};

@@ -27,12 +27,6 @@ std::string fingerprint_of(const Program& program) {
   return digits;
 }
 
-std::string in_words(State s) {
-  if (s.is_cut()) return sentence("cut ", s.dimension());
-  check(s == State::whole() || s == State::shared(), "a parameter is stored whole, shared or cut");
-  return s == State::whole() ? "whole" : "shared";
-}
-
 std::map<std::string, ValueId> parameters_of(const Program& program) {
   std::map<std::string, ValueId> all;
   for (ValueId v = 0; v < program.values.next_id(); ++v) {
@@ -55,8 +49,13 @@ json shards_to_json(const Program& program, const MeshAxes& mesh, const Assignme
     json& axes = parameters[name] = json::array();
     for (size_t a = 0; a < mesh.size(); ++a) axes.push_back(in_words(how.given.at(v)[a]));
   }
+  json links = json::array();
+  for (const Link& link : how.links) {
+    links.push_back({{"bytes_per_second", link.bytes_per_second}, {"seconds", link.seconds}});
+  }
   return {{"spool_shards", newest_shards_version},
           {"mesh", mesh.text()},
+          {"links", std::move(links)},
           {"tape_fingerprint", fingerprint_of(program)},
           {"parameters", std::move(parameters)},
           {"nodes", std::move(nodes)}};
@@ -70,12 +69,13 @@ class ShardsReader {
   Assignment read() {
     check_version();
     for (const JsonField& f : root_.members()) {
-      constexpr std::string_view all[] = {"mesh", "nodes", "parameters", "spool_shards",
-                                          "tape_fingerprint"};
+      constexpr std::string_view all[] = {"links",      "mesh",         "nodes",
+                                          "parameters", "spool_shards", "tape_fingerprint"};
       root_.expect(std::ranges::find(all, f.key()) != std::end(all),
                    "a file of shards has no field ", excerpt(f.key()));
     }
     check_origin();
+    if (root_.value()["spool_shards"] >= 2) read_links(root_.member("links"));
     read_nodes(root_.member("nodes"));
     read_parameters(root_.member("parameters"));
     return std::move(how_);
@@ -87,9 +87,9 @@ class ShardsReader {
     root_.expect(j.is_object() && j.contains("spool_shards"),
                  "is not a file of shards: that is a JSON object that has \"spool_shards\"");
     const json& version = j["spool_shards"];
-    root_.expect(version.is_number_integer() && version == newest_shards_version,
-                 "has shards of version ", excerpt(version), ", and this program reads version ",
-                 newest_shards_version, "; choose them again with this program");
+    root_.expect(version.is_number_integer() && 1 <= version && version <= newest_shards_version,
+                 "has shards of version ", excerpt(version), ", and this program reads versions 1 ",
+                 "to ", newest_shards_version, "; choose them again with this program");
   }
 
   void check_origin() const {
@@ -101,6 +101,18 @@ class ShardsReader {
     of.expect(found == wanted, excerpt(found),
               " is that of another model, batch or type: here it is ", wanted,
               "; give those that the shards were chosen for, or choose them again");
+  }
+
+  void read_links(const JsonField& list) {
+    const std::vector<JsonField> links = list.items();
+    list.expect(links.empty() || links.size() == mesh_.size(), "there are ", links.size(),
+                " links, and the mesh ", mesh_.text(), " has ", mesh_.size(), " axes");
+    for (const JsonField& field : links) {
+      const JsonField seconds = field.member("seconds"), rate = field.member("bytes_per_second");
+      seconds.expect(seconds.number() >= 0, "an exchange cannot take ", excerpt(seconds.value()));
+      rate.expect(rate.number() > 0, excerpt(rate.value()), " is no rate of a link");
+      how_.links.push_back({.seconds = seconds.number(), .bytes_per_second = rate.number()});
+    }
   }
 
   void read_nodes(const JsonField& list) {
@@ -197,7 +209,7 @@ class ShardsReader {
 };
 
 bool is_same(const Assignment& a, const Assignment& b) {
-  return a.given == b.given &&
+  return a.given == b.given && a.links == b.links &&
          std::ranges::equal(a.nodes, b.nodes, {}, &Strategy::axes, &Strategy::axes);
 }
 

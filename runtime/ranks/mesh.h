@@ -10,6 +10,7 @@ namespace spool {
 struct Link {
   double seconds = 8e-6;
   double bytes_per_second = 20e9;  // each way
+  bool operator==(const Link&) const = default;
 };
 
 struct Mesh {

@@ -77,7 +77,7 @@ CutModel cut_model(const ModelConfig& config, const char* mesh, ShardPolicy poli
     return found.choice.how;
   };
   const ShardedModel model([&](Stream& s) { return std::make_unique<TextModel>(config, s); },
-                           choose, found.mesh, link_price(found.mesh, machine.links), stream);
+                           choose, found.mesh, stream);
   count_moves(model, found);
   return found;
 }

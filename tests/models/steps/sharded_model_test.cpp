@@ -242,10 +242,9 @@ TEST(ShardedModel, RefusesALossThatDiffersFromStepToStep) {
   for (const auto& [what, refusal] : refusals) {
     CpuStream stream(budget, 1);
     stream.join(ranks_of_threads(1).front());
-    const std::vector<Link> links(1);
     const MeshAxes mesh = parse_mesh("1");
     ShardedModel model([one = what](Stream& s) { return std::make_unique<Differs>(one, s); },
-                       of_seed_0, mesh, link_price(mesh, links), stream);
+                       of_seed_0, mesh, stream);
     model.initialise(1);
     const auto apply = [&] {
       Tape tape(stream);

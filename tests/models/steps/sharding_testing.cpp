@@ -105,8 +105,7 @@ ComparedModel::ComparedModel(ShardedModel::Make make, int64_t targets)
 std::unique_ptr<ShardedModel> ComparedModel::part(const MeshAxes& mesh,
                                                   const ShardedModel::Choose& choose,
                                                   Stream& stream) const {
-  const std::vector<Link> links(mesh.size());
-  return std::make_unique<ShardedModel>(make_, choose, mesh, link_price(mesh, links), stream);
+  return std::make_unique<ShardedModel>(make_, choose, mesh, stream);
 }
 
 TapeOptions ComparedModel::options(Stream& stream) const {

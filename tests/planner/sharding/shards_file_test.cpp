@@ -69,6 +69,7 @@ TEST_F(ShardsFile, LoadsWhatWasSavedAndSavesTheSameBytes) {
     const json first = saved();
     const Assignment loaded = load();
     EXPECT_EQ(loaded.given, chosen.given);
+    EXPECT_EQ(loaded.links, machine.links);
     for (size_t n = 0; n < chosen.nodes.size(); ++n) {
       EXPECT_EQ(loaded.nodes[n].axes, chosen.nodes[n].axes);
       EXPECT_EQ(loaded.nodes[n].inputs, chosen.nodes[n].inputs);
@@ -98,10 +99,32 @@ TEST_F(ShardsFile, IsOfOneProgramAndMesh) {
 }
 
 TEST_F(ShardsFile, RefusesAnotherVersion) {
-  expect_refusal({"has shards of version 2, and this program reads version 1"},
-                 [](json& j) { j["spool_shards"] = 2; });
+  expect_refusal({"has shards of version 3, and this program reads versions 1 to 2"},
+                 [](json& j) { j["spool_shards"] = 3; });
+  expect_refusal({"has shards of version 0"}, [](json& j) { j["spool_shards"] = 0; });
   expect_refusal({"is not a file of shards"}, [](json& j) { j.erase("spool_shards"); });
   expect_refusal({"a file of shards has no field \"colour\""}, [](json& j) { j["colour"] = 1; });
+}
+
+TEST_F(ShardsFile, OfVersion1HasNoLinks) {
+  json file = original;
+  file["spool_shards"] = 1;
+  file.erase("links");
+  write(file.dump());
+  EXPECT_TRUE(load().links.empty());
+  EXPECT_EQ(load().given, how.given);
+}
+
+TEST_F(ShardsFile, RefusesOddLinks) {
+  const auto refuse = [&](const char* words, const json& links) {
+    expect_refusal({"field links", words}, [&](json& j) { j["links"] = links; });
+  };
+  const json fair{{"seconds", 8e-6}, {"bytes_per_second", 4.5e11}};
+  refuse("there are 1 links, and the mesh 2x2 has 2 axes", json::array({fair}));
+  refuse("is no rate of a link", json::array({fair, {{"seconds", 8e-6}, {"bytes_per_second", 0}}}));
+  refuse("an exchange cannot take -1",
+         json::array({fair, {{"seconds", -1}, {"bytes_per_second", 1}}}));
+  refuse("seconds", json::array({fair, {{"bytes_per_second", 1}}}));
 }
 
 TEST_F(ShardsFile, RefusesWhatOpsCannotBeCutBy) {
