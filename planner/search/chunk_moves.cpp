@@ -27,7 +27,7 @@ ChunkMoves::ChunkMoves(const MeasuredSegments& measured, const Levers& levers, T
     : measured_(measured), levers_(levers), trials_(trials) {
   if (levers.loss_rows) return;
   for (const Segment& s : measured.segments) {
-    loss_extent_ = std::max(loss_extent_, chunkable_rows(measured.program, s));
+    loss_extent_ = std::max(loss_extent_, chunkable_rows(*measured.program, s));
   }
 }
 
@@ -43,7 +43,7 @@ std::vector<ChunkMoves::Lever> ChunkMoves::levers_of(const FoundPlan& found) con
       return !lever.is_loss && lever.nodes == nodes_of(r) && lever.chunks == r.chunks;
     };
     if (r.chunks == 1) continue;
-    const int64_t extent = cut(measured_.program, r.first, r.last).extent;
+    const int64_t extent = cut(*measured_.program, r.first, r.last).extent;
     const auto known = std::ranges::find_if(all, is_it);
     if (known == all.end()) {
       all.push_back({.nodes = nodes_of(r), .chunks = r.chunks, .extent = extent});
@@ -59,7 +59,7 @@ Trials::Trial& ChunkMoves::with_chunks(const FoundPlan& found, const Lever& leve
   int64_t rows = found.loss_rows;
   if (lever.is_loss) {
     rows = chunks > 1 ? ceil_div(lever.extent, chunks) : 0;
-    plan.chunks = rows > 0 ? chunk_rows(measured_.program, rows).chunks : IdTable<NodeId, int>{};
+    plan.chunks = rows > 0 ? chunk_rows(*measured_.program, rows).chunks : IdTable<NodeId, int>{};
   }
   for (Region& r : plan.regions) {
     const bool is_it = !lever.is_loss && nodes_of(r) == lever.nodes && r.chunks == lever.chunks;

@@ -18,7 +18,7 @@ HandPolicies::HandPolicies(const SearchedStep& step, const MeasuredSegments& mea
                            const Levers& levers, Trials& trials)
     : step_(step), measured_(measured), levers_(levers), trials_(trials) {
   if (!levers.placement || !levers.regions) return;
-  const Program& program = measured.program;
+  const Program& program = *measured.program;
   for (const CuttableNodes& mlp : cuttable_mlps(program, 0, program.nodes.next_id() - 1)) {
     mlp_extent_ = std::max(mlp_extent_, mlp.extent);
   }
@@ -136,7 +136,7 @@ Plan HandPolicies::plan_of(const Flags& flags) const {
       .mlp_chunk = flags.mlp_rows < mlp_extent_ ? flags.mlp_rows : 0,
       .in_chunks = nodes_in_chunks(levers_.fixed)};
   set_recompute(policy, recomputed_lists[flags.list]);
-  return plan_from_policy(policy, step_.machine, measured_.program, step_.rehearse_tape);
+  return plan_from_policy(policy, step_.machine, *measured_.program, step_.rehearse_tape);
 }
 
 Trials::Trial& HandPolicies::trial(const Flags& flags) {

@@ -40,8 +40,8 @@ class Measurement {
   Measurement(const SearchedStep& step, const Levers& levers) : step_(step), levers_(levers) {}
 
   MeasuredSegments run() {
-    all_.program = step_.rehearse_tape({}).program;
-    all_.segments = segments_of(all_.program, levers_.fixed.regions);
+    all_.program = std::make_shared<const Program>(step_.rehearse_tape({}).program);
+    all_.segments = segments_of(*all_.program, levers_.fixed.regions);
     choose_rows();
     keep_all();
     list_options();
@@ -62,7 +62,7 @@ class Measurement {
       if (kind >= by_kind_.size()) by_kind_.resize(kind + 1);
       by_kind_[kind].push_back(s);
       segment_of_.resize(static_cast<size_t>(all_.segments[s].last) + 1, s);
-      max = std::max(max, chunkable_rows(all_.program, all_.segments[s]));
+      max = std::max(max, chunkable_rows(*all_.program, all_.segments[s]));
     }
     all_.rows = levers_.loss_rows ? std::vector{*levers_.loss_rows} : row_choices(max);
     limit_candidates();
@@ -76,8 +76,8 @@ class Measurement {
       --candidates;
     }
     for (Segment& s : all_.segments) {
-      const bool has_rows = chunkable_rows(all_.program, s) > 0;
-      const size_t max = candidates + (has_gathered(all_.program, s) ? 1 : 0);
+      const bool has_rows = chunkable_rows(*all_.program, s) > 0;
+      const size_t max = candidates + (has_gathered(*all_.program, s) ? 1 : 0);
       if (has_rows && s.candidates.size() > max) s.candidates.resize(max);
     }
   }
@@ -89,7 +89,7 @@ class Measurement {
 
   RehearsedCosts costs_of(const Survey& survey) const {
     RehearsedCosts costs{.segments = std::vector<SegmentCosts>(all_.segments.size()),
-                         .live = IdTable<NodeId, size_t>(all_.program.nodes.size())};
+                         .live = IdTable<NodeId, size_t>(all_.program->nodes.size())};
     std::vector<bool> has_begun(all_.segments.size());
     for (const SurveyedWork& work : survey.works) {
       if (work.node < 0) {
@@ -144,7 +144,7 @@ class Measurement {
     const Survey& survey = all_.keep_all;
     for (ValueId v = 0; v < survey.values.next_id(); ++v) {
       const SurveyedValue& value = survey.values[v];
-      const bool is_kept = value.first_saved >= 0 && all_.program.values[v].producer >= 0;
+      const bool is_kept = value.first_saved >= 0 && all_.program->values[v].producer >= 0;
       if (!is_kept || value.bytes < min_bytes) continue;
       all_.offloadable[segment_of_[value.first_saved]].push_back(
           {.value = v, .bytes = value.bytes});
@@ -216,12 +216,12 @@ class Measurement {
     for (size_t kind = 0; kind < kinds(); ++kind) {
       std::vector<SegmentOption> options{{}};
       if (levers_.placement) {
-        options = recompute_options(all_.program, sample(kind), levers_.fixed.regions);
+        options = recompute_options(*all_.program, sample(kind), levers_.fixed.regions);
       }
-      if (chunkable_rows(all_.program, sample(kind)) > 0) {
+      if (chunkable_rows(*all_.program, sample(kind)) > 0) {
         options = with_rows(options);
       } else if (levers_.placement && levers_.regions) {
-        const auto in_chunks = region_options(all_.program, sample(kind));
+        const auto in_chunks = region_options(*all_.program, sample(kind));
         options.insert(options.end(), in_chunks.begin(), in_chunks.end());
       }
       listed_.push_back(std::move(options));
@@ -303,7 +303,7 @@ class Measurement {
       regions.push_back({.first = region.first,
                          .last = region.last,
                          .min_seconds = option.extra_seconds,
-                         .run_again = nodes_run_again(all_.program, sample(kind), region)});
+                         .run_again = nodes_run_again(*all_.program, sample(kind), region)});
       at = std::prev(regions.end());
     }
     at->min_seconds = std::min(at->min_seconds, option.extra_seconds);
@@ -315,7 +315,7 @@ class Measurement {
 
   void collect() {
     for (size_t kind = 0; kind < kinds(); ++kind) {
-      const bool has_rows = chunkable_rows(all_.program, sample(kind)) > 0;
+      const bool has_rows = chunkable_rows(*all_.program, sample(kind)) > 0;
       std::vector<std::vector<MeasuredOption>> by_rows(has_rows ? all_.rows.size() : 1);
       all_.gain_of_regions.push_back(0);
       std::vector<MeasuredRegion>& regions = all_.regions.emplace_back();
@@ -336,9 +336,9 @@ class Measurement {
   void compare_rows() {
     for (size_t choice = 0; choice < all_.rows.size(); ++choice) {
       double seconds = 0;
-      IdTable<NodeId, int64_t> live(all_.program.nodes.size());
+      IdTable<NodeId, int64_t> live(all_.program->nodes.size());
       for (size_t kind = 0; kind < kinds(); ++kind) {
-        if (chunkable_rows(all_.program, sample(kind)) == 0) continue;
+        if (chunkable_rows(*all_.program, sample(kind)) == 0) continue;
         const size_t keeps = choice * listed_[kind].size() / all_.rows.size();
         if (keeps == 0) continue;
         const auto [round, s] = trial(kind, keeps);

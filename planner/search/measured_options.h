@@ -12,6 +12,7 @@
 //
 // Options that another one beats in all costs are left out.
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -57,7 +58,7 @@ struct OffloadableValue {
 };
 
 struct MeasuredSegments {
-  Program program = {};
+  std::shared_ptr<const Program> program = {};
   std::vector<Segment> segments = {};
   // By kind, then by choice of rows (only one for a kind without chunks); the first keeps all.
   std::vector<std::vector<std::vector<MeasuredOption>>> options = {};
@@ -91,6 +92,8 @@ struct MeasuredSegments {
   std::vector<std::vector<OffloadableValue>> offloadable = {};  // of each segment
   std::optional<MeasuredState> state = {};                      // if it may leave the device
 
+  // The same where the optimizer's state stays on the device, without rehearsals of its own.
+  MeasuredSegments without_state() const;
   // Bytes that a segment with this option can offload.
   size_t offloadable_bytes(size_t segment, const MeasuredOption&) const;
   const std::vector<MeasuredOption>& options_of(size_t segment, size_t row_choice) const {

@@ -8,7 +8,7 @@ namespace spool {
 
 Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOption*>& by_segment,
              const Levers& levers) {
-  const Program& program = measured.program;
+  const Program& program = *measured.program;
   Plan plan = levers.fixed;
   plan.chunks = {};
   if (levers.placement) plan.placement.assign(program.values.size(), Placement::keep);
@@ -22,10 +22,17 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
   return plan;
 }
 
+MeasuredSegments MeasuredSegments::without_state() const {
+  MeasuredSegments same = *this;
+  same.state.reset();
+  same.rehearsals = 0;
+  return same;
+}
+
 size_t MeasuredSegments::offloadable_bytes(size_t segment, const MeasuredOption& option) const {
   size_t bytes = 0;
   for (const OffloadableValue& v : offloadable[segment]) {
-    if (is_kept(option.option, program, segments[segment], v.value)) bytes += v.bytes;
+    if (is_kept(option.option, *program, segments[segment], v.value)) bytes += v.bytes;
   }
   return bytes;
 }

@@ -101,7 +101,7 @@ void OffloadWays::list_offloadable() {
   const IdTable<NodeId, double> begins = measured_.keep_all.begins(Phase::forward);
   const auto value_of = [&](const OffloadableValue& v) {
     const NodeId next = measured_.keep_all.values[v.value].first_saved + 1;
-    const Shape& shape = measured_.program.values[v.value].spec.shape;
+    const Shape& shape = measured_.program->values[v.value].spec.shape;
     return Offloadable::Value{.id = v.value,
                               .bytes = static_cast<double>(v.bytes),
                               .saved = begins.value_or(next, begins.back()) - begins.front(),
@@ -113,7 +113,7 @@ void OffloadWays::list_offloadable() {
       Offloadable& offloadable = all.emplace_back();
       offloadable.bytes = static_cast<double>(measured_.offloadable_bytes(s, o));
       for (const OffloadableValue& v : measured_.offloadable[s]) {
-        if (!is_kept(o.option, measured_.program, measured_.segments[s], v.value)) continue;
+        if (!is_kept(o.option, *measured_.program, measured_.segments[s], v.value)) continue;
         offloadable.values.push_back(value_of(v));
       }
     }

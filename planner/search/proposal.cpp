@@ -231,7 +231,7 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
     plan.optimizer_state = OptimizerState::streamed;
     plan.state_bytes_on_device = measured_.state->bytes - proposal.state_on_host;
   }
-  IdTable<ValueId, int64_t> rows(measured_.program.values.size());
+  IdTable<ValueId, int64_t> rows(measured_.program->values.size());
   const std::vector<OffloadCandidate> candidates = ways_.values(choice, rows);
   if (candidates.empty()) return plan;
   const RehearsedTape tape = step_.rehearse_tape(plan);

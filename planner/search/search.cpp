@@ -9,6 +9,7 @@
 #include "spool/planner/search/bound/step_bound.h"
 #include "spool/planner/search/chunk_moves.h"
 #include "spool/planner/search/hand_policies.h"
+#include "spool/planner/search/levels.h"
 #include "spool/planner/search/proposal.h"
 
 namespace spool {
@@ -16,24 +17,8 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// Levels are the powers of this, in bytes.
-constexpr double level_ratio = 1.002;
 constexpr int max_tries = 8;          // plans of a level that are rehearsed
 constexpr size_t limit_parts = 5000;  // a limit that failed is lowered by 1/5000 at least
-
-size_t level_bytes(int level) {
-  const auto bytes = static_cast<size_t>(std::pow(level_ratio, level));
-  return bytes / Arena::granule * Arena::granule;
-}
-
-// The highest level within the budget.
-int level_within(size_t budget) {
-  budget = std::clamp<size_t>(budget, 1, MetaStream::unlimited);
-  auto level = static_cast<int>(std::log(static_cast<double>(budget)) / std::log(level_ratio));
-  while (level_bytes(level + 1) <= budget) ++level;
-  while (level > 0 && level_bytes(level) > budget) --level;
-  return level;
-}
 
 }  // namespace
 
@@ -43,7 +28,7 @@ struct Search::State {
   MeasuredSegments measured;
   Proposer proposer;
   StepBound bound;
-  Trials trials;
+  std::shared_ptr<Trials> trials;
   ChunkMoves moves;
   HandPolicies by_hand;
   std::deque<std::pair<Proposal, Trials::Trial*>> tried = {};
@@ -55,14 +40,17 @@ struct Search::State {
   std::unique_ptr<State> plain = {};
 
   State(SearchedStep s, Levers l)
+      : State(s, l, measure_segments(s, l), std::make_shared<Trials>(s)) {}
+
+  State(SearchedStep s, Levers l, MeasuredSegments m, std::shared_ptr<Trials> t)
       : step(std::move(s)),
         levers(std::move(l)),
-        measured(measure_segments(step, levers)),
+        measured(std::move(m)),
         proposer(step, measured, levers),
         bound(measured, step.micro_batches, proposer.link_rate()),
-        trials(step),
-        moves(measured, levers, trials),
-        by_hand(step, measured, levers, trials),
+        trials(std::move(t)),
+        moves(measured, levers, *trials),
+        by_hand(step, measured, levers, *trials),
         uniform(proposer.uniform()),
         keep_all(plan_of({.choice = keep_all_choice(measured)}, MetaStream::unlimited)) {}
 
@@ -72,10 +60,10 @@ struct Search::State {
     auto at = std::ranges::find_if(tried, is_it);
     if (at == tried.end()) {
       const int64_t rows = measured.rows[proposal.choice.row_choice];
-      tried.emplace_back(proposal, &trials.of(proposer.plan_of(proposal), rows));
+      tried.emplace_back(proposal, &trials->of(proposer.plan_of(proposal), rows));
       at = std::prev(tried.end());
     }
-    return trials.laid_out(*at->second, bytes);
+    return trials->laid_out(*at->second, bytes);
   }
 
   // The seconds of the fastest choice within the level; infinite if there is none.
@@ -283,12 +271,13 @@ struct Search::State {
     Levers few = levers;
     few.regions = few.state_share = false;
     few.offload_to.reset();
-    plain = std::make_unique<State>(step, few);
+    plain = std::make_unique<State>(
+        step, few, levers.regions ? measure_segments(step, few) : measured.without_state(), trials);
     return plain.get();
   }
 
   int rehearsals() const {
-    return measured.rehearsals + trials.rehearsals() + (plain ? plain->rehearsals() : 0);
+    return measured.rehearsals + (plain ? plain->measured.rehearsals : 0) + trials->rehearsals();
   }
 
   bool is_proven(const std::optional<FoundPlan>& found, size_t budget) {
@@ -318,6 +307,7 @@ struct Search::State {
     };
     const auto seconds = [&] { return fastest ? fastest->seconds : infinite; };
     if (keep_all.peak <= budget) take(keep_all);
+    if (is_proven(fastest, budget)) return fastest;
     const int level = level_within(budget);
     if (optimum(level) < seconds()) {
       if (const auto& other = plan_of_level(level)) take(*other);
@@ -392,6 +382,15 @@ SearchResult Search::keep_all_or_plan(size_t bytes) {
 }
 
 SearchResult Search::comparison(size_t budget) { return state_->result(state_->keep_all, budget); }
+
+double Search::expected_seconds(size_t budget) {
+  if (state_->keep_all.peak <= budget) return state_->keep_all.seconds;
+  constexpr size_t holes = 16;  // layouts leave a part of so many, at most
+  const size_t bytes = budget - budget / holes;
+  const auto proposal =
+      state_->proposer.fastest({.step = bytes, .run = bytes, .host = state_->levers.host_bytes});
+  return proposal ? proposal->seconds : infinite;
+}
 
 size_t Search::smallest_budget() { return state_->smallest_plan().peak; }
 

@@ -41,6 +41,9 @@ class Search {
   // What plans of a budget are compared with: the plan that keeps everything, whether it fits or
   // not, and the lower bound.
   SearchResult comparison(size_t budget);
+  // What a plan within the budget is expected to take, by sums of what options cost, before any is
+  // tried, with room for holes; infinite if none may fit so.
+  double expected_seconds(size_t budget);
   // The smallest possible budget: the smallest peak of any plan that the search lays out.
   size_t smallest_budget();
   // The peak of keeping everything.

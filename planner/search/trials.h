@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <unordered_map>
+#include <utility>
 
 #include "spool/planner/search/searched_step.h"
 
@@ -21,8 +22,7 @@ class Trials {
     bool is_laid_out = false;
   };
 
-  // The step must outlive it.
-  explicit Trials(const SearchedStep& step) : step_(step) {}
+  explicit Trials(SearchedStep step) : step_(std::move(step)) {}
 
   // The plan with its costs.  Until it is laid out, its peak is its live bytes.
   Trial& of(Plan, int64_t loss_rows);
@@ -35,7 +35,7 @@ class Trials {
   // Of other work; at least so many bytes if these are no more than what a step has live.
   size_t other_peak(const Plan&, size_t live) const;
 
-  const SearchedStep& step_;
+  SearchedStep step_;
   std::deque<Trial> all_;
   std::unordered_multimap<uint64_t, Trial*> by_hash_;
   int rehearsals_ = 0;

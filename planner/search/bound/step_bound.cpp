@@ -45,7 +45,7 @@ IdTable<NodeId, size_t> unread_in_backward(const Program& program) {
 }
 
 NodeCosts costs_of(const MeasuredSegments& m) {
-  const size_t count = m.program.nodes.size();
+  const size_t count = m.program->nodes.size();
   NodeCosts costs{.forward_seconds = IdTable<NodeId, double>(count),
                   .live_in_forward = IdTable<NodeId, size_t>(count),
                   .live_in_backward = IdTable<NodeId, size_t>(count),
@@ -54,7 +54,7 @@ NodeCosts costs_of(const MeasuredSegments& m) {
                   .backward_begins = IdTable<NodeId, double>(count),
                   .backward_ends = IdTable<NodeId, double>(count),
                   .begin = m.keep_all.works.front().begin};
-  const IdTable<NodeId, size_t> unread = unread_in_backward(m.program);
+  const IdTable<NodeId, size_t> unread = unread_in_backward(*m.program);
   const auto raise = [](size_t& max, size_t bytes) { max = std::max(max, bytes); };
   for (const SurveyedWork& work : m.keep_all.works) {
     const NodeId n = work.node;
@@ -113,7 +113,7 @@ struct StepBound::Builder {
   const MeasuredSegments& measured;
   StepBound& bound;
   const NodeCosts costs = costs_of(measured);
-  const IdTable<NodeId, int64_t> fixed = fixed_bytes(measured.program, costs.live_in_backward);
+  const IdTable<NodeId, int64_t> fixed = fixed_bytes(*measured.program, costs.live_in_backward);
   IdTable<NodeId, double> unforced = costs.forward_seconds;  // 0 for what regions run again
 
   const Segment& segment_of(NodeId n) const {
@@ -135,7 +135,7 @@ struct StepBound::Builder {
     for (const Segment& s : measured.segments) {
       if (!s.candidates.empty()) layers.push_back(&s);
       for (NodeId n = s.first; n <= s.last; ++n) {
-        if (max_chunks(measured.program, n) > 1) nodes.insert(n);
+        if (max_chunks(*measured.program, n) > 1) nodes.insert(n);
       }
     }
     for (size_t quarter = 0; quarter <= 4 && !layers.empty(); ++quarter) {
@@ -167,24 +167,24 @@ struct StepBound::Builder {
   Moment in_forward(NodeId n, const IdTable<NodeId, double>& seconds) const {
     const double at = costs.forward_begins[n];
     const size_t live = std::max(costs.live_in_forward[n], costs.live_in_backward[n]);
-    return {.bound = InstantBound::in_forward(measured.program, n, seconds, live),
+    return {.bound = InstantBound::in_forward(*measured.program, n, seconds, live),
             .link = link(at + costs.forward_seconds[n], at)};
   }
   Moment in_backward(NodeId n, const IdTable<NodeId, double>& seconds) const {
     const size_t live = costs.live_in_backward[n];
-    return {.bound = InstantBound::in_backward(measured.program, n, seconds, live),
+    return {.bound = InstantBound::in_backward(*measured.program, n, seconds, live),
             .link = link(costs.backward_ends[n], costs.backward_begins[n])};
   }
   Moment before(const Segment& s, const IdTable<NodeId, double>& seconds) const {
     const double at = costs.backward_begins[s.last];
-    const size_t others = costs.live_before[s.last] - bytes_saved_first(measured.program, s);
-    return {.bound = InstantBound::below(measured.program, s.first, seconds, others),
+    const size_t others = costs.live_before[s.last] - bytes_saved_first(*measured.program, s);
+    return {.bound = InstantBound::below(*measured.program, s.first, seconds, others),
             .link = link(at, at)};
   }
 
   void add_instant(NodeId n) {
     const auto& seconds = costs.forward_seconds;
-    const bool is_loss = max_chunks(measured.program, n) > 1;
+    const bool is_loss = max_chunks(*measured.program, n) > 1;
     Instant instant{.node = n,
                     .moment = is_loss ? in_forward(n, seconds) : in_backward(n, seconds)};
     const Segment& s = segment_of(n);

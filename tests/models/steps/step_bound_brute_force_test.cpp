@@ -31,14 +31,14 @@ void expect_holds(const TransformerSizes& sizes, const Machine& machine) {
   const SearchedStep step = searched_step(describe(sizes), machine);
   const MeasuredSegments m = measure_segments(step, {.loss_rows = 0});
   StepBound bound(m, /*micro_batches=*/1, /*bytes_per_second=*/0);
-  const std::vector<NodeId> nodes = recomputable_nodes(m.program);
+  const std::vector<NodeId> nodes = recomputable_nodes(*m.program);
   ASSERT_LE(nodes.size(), 12u);
   for (size_t chosen = 0; chosen < size_t{1} << nodes.size(); ++chosen) {
     Plan plan;
-    plan.placement.assign(m.program.values.size(), Placement::keep);
+    plan.placement.assign(m.program->values.size(), Placement::keep);
     for (size_t i = 0; i < nodes.size(); ++i) {
       if (!(chosen >> i & 1)) continue;
-      for (const ValueId v : m.program.nodes[nodes[i]].outputs) {
+      for (const ValueId v : m.program->nodes[nodes[i]].outputs) {
         plan.placement[v] = Placement::recompute;
       }
     }

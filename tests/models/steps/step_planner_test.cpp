@@ -126,14 +126,14 @@ Region random_region(Random& random, const Program& program, const Segment& laye
 // For each layer a region in chunks, one of its segment's options, or keeping all.
 Plan random_plan_of(Random& random, const MeasuredSegments& m) {
   Plan plan;
-  plan.placement.assign(m.program.values.size(), Placement::keep);
+  plan.placement.assign(m.program->values.size(), Placement::keep);
   for (const Segment& s : m.segments) {
-    if (s.candidates.empty() || chunkable_rows(m.program, s) > 0) continue;
+    if (s.candidates.empty() || chunkable_rows(*m.program, s) > 0) continue;
     if (random.next() % 2 == 0) {
-      plan.regions.push_back(random_region(random, m.program, s));
+      plan.regions.push_back(random_region(random, *m.program, s));
     } else if (random.next() % 3 > 0) {
-      const auto options = recompute_options(m.program, s);
-      apply(options[random.next() % options.size()], m.program, s, plan);
+      const auto options = recompute_options(*m.program, s);
+      apply(options[random.next() % options.size()], *m.program, s, plan);
     }
   }
   return plan;
@@ -258,7 +258,7 @@ size_t groups_of(const Plan& plan, const MeasuredSegments& m) {
   for (const Segment& s : m.segments) {
     std::vector<Placement> placements;
     for (NodeId n = s.first; n <= s.last; ++n) {
-      for (const ValueId v : m.program.nodes[n].outputs)
+      for (const ValueId v : m.program->nodes[n].outputs)
         placements.push_back(placement_of(plan, v));
     }
     if (s.kind != kind || placements != before) ++groups;

@@ -186,7 +186,7 @@ Plan uniform_plan(const MeasuredSegments& m, size_t layers, size_t option) {
 // For each k, the plan that recomputes k of the values that a layer computes and no other saves:
 // those that cost the fewest seconds per byte.
 std::vector<Plan> plans_by_cost(const SyntheticModel& model, const MeasuredSegments& m) {
-  const Program& program = m.program;
+  const Program& program = *m.program;
   std::vector<std::pair<double, ValueId>> order;
   for (const Segment& s : m.segments) {
     for (const ValueId v : s.candidates) {

@@ -15,11 +15,11 @@ void expect_holds(const SyntheticModel& model) {
   const SearchedStep step = searched_step(model);
   const MeasuredSegments m = measure_segments(step, {});
   StepBound bound(m, model.micro_batches, /*bytes_per_second=*/0);
-  const std::vector<ValueId> values = recomputable_values(m.program);
+  const std::vector<ValueId> values = recomputable_values(*m.program);
   ASSERT_LE(values.size(), 8u);
   for (size_t chosen = 0; chosen < size_t{1} << values.size(); ++chosen) {
     Plan plan;
-    plan.placement.assign(m.program.values.size(), Placement::keep);
+    plan.placement.assign(m.program->values.size(), Placement::keep);
     for (size_t i = 0; i < values.size(); ++i) {
       if (chosen >> i & 1) plan.placement[values[i]] = Placement::recompute;
     }
@@ -53,7 +53,7 @@ TEST(StepBound, HoldsWhereAChunkedOpBeginsItsSegment) {
   Random random(1);
   for (int i = 0; i < 300; ++i) {
     const RehearsedStep rehearsed =
-        step.rehearse(random_plan(random, m.program), std::nullopt, {.survey = true});
+        step.rehearse(random_plan(random, *m.program), std::nullopt, {.survey = true});
     EXPECT_LE(bound.seconds_within(rehearsed.survey.peak()->live),
               rehearsed.report.seconds * (1 + 1e-9));
   }
