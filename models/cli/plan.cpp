@@ -180,18 +180,15 @@ int plan(PlanFlags flags, RunOptions o, const std::shared_ptr<Communicator>& own
   const auto [machine, request, split, link] = place_of(flags, o, given_plan, sample, own);
   if (measures_only) return 0;
   auto planning = std::make_optional<CommandWork>("planning");
-  const auto sharding = choose_sharding(o, request, sample, machine);
-  RunPlanner planner(o.training, request, sample, machine);
-  PlannedRun run = planner.plan();
+  auto [planner, run] = plan_and_choose(o, request, sample, machine);
   run.split = split;
-  tell_choice(run, sharding);
   tell_rounding(run, o);
   if (run.exchange) run.exchange->measured_link = link;
   o.training = run.config;
   Frontier frontier;
   if ((flags.frontier || !o.report.empty()) && !run.refusal) {
-    frontier = planner.steps().frontier();
-    if (reports) frontier.policies = planner.steps().policies();
+    frontier = planner->steps().frontier();
+    if (reports) frontier.policies = planner->steps().policies();
   }
   nlohmann::json report;
   if (reports) report = plan_report(run, machine, o.model, frontier);

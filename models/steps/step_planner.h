@@ -41,6 +41,15 @@ class StepPlanner {
   // The plan set by hand; or a search's, if something may be chosen and there is a budget, or the
   // one set by hand exceeds the free memory.  Has a refusal if it does not fit.
   PlannedSteps plan();
+  // The same in two parts: without the costs of keeping all and the lower bound, which compare()
+  // adds to the last plan.
+  PlannedSteps plan_only();
+  void compare(PlannedSteps&);
+  // At most the seconds of any plan within the budget, or the free bytes: what compare() says,
+  // known before the search.
+  double lower_bound();
+  // What a plan is expected to take, known before the search, too; infinite if none may fit.
+  double expected_seconds();
 
   // The fastest plan of at most `bytes` device bytes, or the one of the smallest peak if none fits.
   // Its budget is its peak, and it has no refusal.  Its lower bound is 0, none, if values are
@@ -64,6 +73,7 @@ class StepPlanner {
   Searches& searches();
   const PartsChoice& parts() const;
   StepChunks chunks_with_parts(StepChunks, const Plan&) const;
+  size_t room() const;
   SearchResult compared(SearchResult, size_t limit);
   PlannedSteps search_within(size_t limit);
   double slowed_by_chunks(const PlannedSteps&, size_t limit);

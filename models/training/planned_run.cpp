@@ -232,7 +232,13 @@ PlannedRun RunPlanner::of_run(PlannedSteps planned) const {
 }
 
 PlannedRun RunPlanner::plan() {
-  PlannedRun run = of_run(steps_->plan());
+  PlannedRun run = plan_only();
+  compare(run);
+  return run;
+}
+
+PlannedRun RunPlanner::plan_only() {
+  PlannedRun run = of_run(steps_->plan_only());
   if (run.config.ranks > 0 && !run.refusal) run.exchange = foretell_exchange(run, machine_);
   return run;
 }

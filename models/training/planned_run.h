@@ -57,6 +57,9 @@ class RunPlanner {
   RunPlanner(const TrainingConfig&, const RunRequest&, const SampleLength&, const Machine&);
 
   PlannedRun plan();
+  // The same in two parts, as a StepPlanner's.
+  PlannedRun plan_only();
+  void compare(PlannedRun& run) { steps_->compare(run); }
   PlannedRun plan_within(size_t bytes) { return of_run(steps_->plan_within(bytes)); }
   StepPlanner& steps() { return *steps_; }
 

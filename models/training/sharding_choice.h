@@ -54,12 +54,14 @@ ShardingChoice choose_sharding(const TrainingConfig&, const std::string& axes, c
 // whose feasible is null.
 nlohmann::json to_json(const ShardingChoice&);
 
-// Those of the run, if they are to be chosen ({shard} auto), which the options have afterwards;
-// else null.
-std::shared_ptr<const ShardingChoice> choose_sharding(RunOptions&, const RunRequest&,
-                                                      const SampleLength&, const Machine&);
+// A run, and the planner that has planned it.
+struct ChosenRun {
+  std::unique_ptr<RunPlanner> planner = {};
+  PlannedRun run = {};
+};
 
-// Gives the run the choice, which its refusal, if any, names; null: none was made.
-void tell_choice(PlannedRun&, std::shared_ptr<const ShardingChoice>);
+// Plans a run, and chooses first, if the options leave that open ({shard} auto), how its ranks
+// share each micro-batch; the options have it afterwards, and the run's refusal, if any, names it.
+ChosenRun plan_and_choose(RunOptions&, const RunRequest&, const SampleLength&, const Machine&);
 
 }  // namespace spool

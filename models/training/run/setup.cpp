@@ -149,24 +149,20 @@ void plan(RunSetup& run, const std::optional<StoredRun>& stored) {
   find_least_memory(o, run.ranks.get());
   if (!run.writes()) return take_plan(run);
   const RunRequest request = request_of(o, run.machine, run.given_plan);
-  std::shared_ptr<const ShardingChoice> sharding;
-  {
-    const LongWork choosing(listeners, "choosing how ops are cut");
-    sharding = choose_sharding(o, request, run.sample.length, run.machine);
-  }
-  RunPlanner planner(o.training, request, run.sample.length, run.machine);
+  std::unique_ptr<RunPlanner> planner;
   {
     const LongWork planning(listeners, "planning");
-    run.planned = planner.plan();
+    ChosenRun chosen = plan_and_choose(o, request, run.sample.length, run.machine);
+    planner = std::move(chosen.planner);
+    run.planned = std::move(chosen.run);
   }
-  tell_choice(run.planned, std::move(sharding));
   tell_rounding(run.planned, o);
   if (run.planned.exchange) run.planned.exchange->measured_link = link;
   run.planned.split = std::move(split);
   o.training = run.planned.config;
   save_what_was_chosen(run);
   tell_plan(run, request);
-  open_report(run, planner);
+  open_report(run, *planner);
   if (run.planned.refusal) throw *run.planned.refusal;
   if (run.ranks) give_plan(run);
 }
