@@ -20,7 +20,7 @@ using Specs = Few<Spec>;
 
 // The kind of an op, for rules about all ops of a kind, such as what to recompute.  A norm's first
 // output is what it normalises; its others are statistics, which are small and kept.
-enum class OpKind : uint8_t { norm, activation, attention, product, gather, other };
+enum class OpKind : uint8_t { norm, activation, attention, product, gather, move, other };
 template <>
 inline constexpr std::array enumerator_names<OpKind>{"norm",    "activation", "attention",
                                                      "product", "gather",     "other"};

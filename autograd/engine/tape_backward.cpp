@@ -85,6 +85,7 @@ void Tape::walk_backward() {
     if (program_.chunked_region(id) < 0) differentiate(id);
     regions_.leave_at(id);
     // What backward reads next is exchanged before gradients, for which nothing waits.
+    if (id > 0 && program_.nodes[id - 1].op->kind() == OpKind::move) continue;
     if (final_gradients.has_any(id)) regions_.gather_for(id - 1, /*ahead=*/2);
     final_gradients.after_backward(id);
   }

@@ -28,6 +28,9 @@ class Collectives {
   // The sum of what all have; `out` may be in the memory of the summand.  One that is small, or
   // does not divide, is gathered, and each rank adds up all of it; of others each adds up a piece.
   void all_reduce(const View& summand, const Grad& out);
+  // The same in place, on the queue of exchanges: the stream is to wait for it before it touches
+  // the tensor.
+  Begun begin_all_reduce(const View& tensor);
 
  private:
   int ranks() const { return group_.size(); }
@@ -35,7 +38,8 @@ class Collectives {
   View piece(const View& all, int rank) const;
   View own_piece(const View& all) const { return piece(all, group_.coordinate()); }
   Tensor pack(const View&, const RankPieces&);
-  void sum(const View& theirs, const View& own, const Grad& out);
+  bool is_gathered(const View& summand) const;
+  void sum(const View& theirs, const View& own, const Grad& out, Stream&) const;
 
   Stream& stream_;
   const char *name_, *exchange_;  // never freed

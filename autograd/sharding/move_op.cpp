@@ -28,6 +28,7 @@ struct MoveOp final : Op {
                                       "reduce_scatter", "all_reduce",  "all_to_all"};
     return names[static_cast<size_t>(forward_of(move))];
   }
+  OpKind kind() const override { return OpKind::move; }
   std::string attributes() const override {
     return in_words({{"along", axis},
                      {"ranks", ranks},
@@ -93,12 +94,10 @@ struct MoveOp final : Op {
 
  private:
   static std::string words(State s, const RankPieces& pieces) {
-    if (s.is_cut()) {
-      std::string cut = "cut " + std::to_string(s.dimension());
-      for (const int64_t part : pieces.parts) cut += " " + std::to_string(part);
-      return cut;
-    }
-    return s == State::whole() ? "whole" : s == State::shared() ? "shared" : "partial";
+    std::string words = in_words(s);
+    if (!s.is_cut()) return words;
+    for (const int64_t part : pieces.parts) words += " " + std::to_string(part);
+    return words;
   }
   Collectives collectives(const OpRun& run, Name exchange) const {
     return {run.stream(), name(), exchange.c_str(), group};

@@ -38,8 +38,7 @@ RankGroup::RankGroup(std::string axis, std::vector<int> members,
   coordinate_ = static_cast<int>(own - members_.begin());
 }
 
-void RankGroup::all_to_all(const View& theirs, const View& pieces, Stream& compute,
-                           const char* name) const {
+Exchange RankGroup::to_all(const View& theirs, const View& pieces, const char* name) const {
   check(theirs.nbytes() == pieces.nbytes() && pieces.numel() % size() == 0,
         "all_to_all: ", pieces.spec(), " to ", theirs.spec(), " among ", size(), " ranks");
   Exchange e{.name = name ? name : to_all_.c_str(), .pattern = Pattern::messages};
@@ -50,15 +49,12 @@ void RankGroup::all_to_all(const View& theirs, const View& pieces, Stream& compu
     e.out.push_back({members_[static_cast<size_t>(r)], out.data(), piece});
     e.in.push_back({members_[static_cast<size_t>(r)], in.data(), piece});
   }
-  exchange(std::move(e), compute);
+  return e;
 }
 
-void RankGroup::all_gather(const View& all, const View& own, Stream& compute,
-                           const char* name) const {
+Exchange RankGroup::to_gather(const View& all, const View& own, const char* name) const {
   check(all.numel() == own.numel() * size() && all.dtype() == own.dtype(),
         "all_gather: ", own.spec(), " to ", all.spec(), " among ", size(), " ranks");
-  const View place = piece_of(all, coordinate_, size());
-  if (place.data() != own.data()) compute.copy(place.data(), own.data(), own.nbytes());
   Exchange e{.name = name ? name : gather_.c_str(), .pattern = Pattern::messages};
   for (int r = 0; r < size(); ++r) {
     if (r == coordinate_) continue;
@@ -66,14 +62,33 @@ void RankGroup::all_gather(const View& all, const View& own, Stream& compute,
     e.in.push_back(
         {members_[static_cast<size_t>(r)], piece_of(all, r, size()).data(), own.nbytes()});
   }
-  exchange(std::move(e), compute);
+  return e;
 }
 
-Begun RankGroup::begin_gather(const std::vector<View>& stored,
-                              const std::function<std::vector<View>(int)>& of, Stream& compute,
+void RankGroup::all_to_all(const View& theirs, const View& pieces, Stream& compute,
+                           const char* name) const {
+  exchange(to_all(theirs, pieces, name), compute);
+}
+
+void RankGroup::all_gather(const View& all, const View& own, Stream& compute,
+                           const char* name) const {
+  const View place = piece_of(all, coordinate_, size());
+  if (place.data() != own.data()) compute.copy(place.data(), own.data(), own.nbytes());
+  exchange(to_gather(all, own, name), compute);
+}
+
+void RankGroup::enqueue_all_to_all(const View& theirs, const View& pieces, const char* name) const {
+  enqueue(to_all(theirs, pieces, name));
+}
+
+void RankGroup::enqueue_all_gather(const View& all, const View& own, const char* name) const {
+  enqueue(to_gather(all, own, name));
+}
+
+Exchange RankGroup::to_gather(const std::vector<View>& own,
+                              const std::function<std::vector<View>(int)>& of, Pattern pattern,
                               const char* name) const {
-  const bool is_all = size() == queue_->ranks().size();
-  Exchange e{.name = name, .pattern = is_all ? Pattern::all_gather : Pattern::messages};
+  Exchange e{.name = name, .pattern = pattern};
   const auto add = [&](Messages& to, int rank, const std::vector<View>& views) {
     size_t at = 0;
     for (const View& v : views) {
@@ -84,10 +99,24 @@ Begun RankGroup::begin_gather(const std::vector<View>& stored,
   };
   for (int r = 0; r < size(); ++r) {
     if (r == coordinate_) continue;
-    add(e.out, r, stored);
+    add(e.out, r, own);
     add(e.in, r, of(r));
   }
-  return begin(std::move(e), compute, [&](Stream& queue) {
+  return e;
+}
+
+void RankGroup::enqueue_gather(const std::vector<View>& own,
+                               const std::function<std::vector<View>(int)>& of,
+                               const char* name) const {
+  enqueue(to_gather(own, of, Pattern::messages, name));
+}
+
+Begun RankGroup::begin_gather(const std::vector<View>& stored,
+                              const std::function<std::vector<View>(int)>& of, Stream& compute,
+                              const char* name) const {
+  const bool is_all = size() == queue_->ranks().size();
+  const Pattern pattern = is_all ? Pattern::all_gather : Pattern::messages;
+  return begin(to_gather(stored, of, pattern, name), compute, [&](Stream& queue) {
     const std::vector<View> own = of(coordinate_);
     for (size_t i = 0; i < own.size(); ++i) {
       queue.copy(own[i].data(), stored[i].data(), own[i].nbytes());
@@ -110,6 +139,11 @@ Begun RankGroup::begin(Exchange e, Stream& compute,
   queue_->ranks().exchange(std::move(e), queue_->stream());
   begun.done = queue_->stream().record();
   return begun;
+}
+
+void RankGroup::enqueue(Exchange e) const {
+  if (bytes_to_others(e.out, queue_->ranks().rank()) == 0) return;
+  queue_->ranks().exchange(std::move(e), queue_->stream());
 }
 
 void RankGroup::exchange(Exchange e, Stream& compute) const {

@@ -36,6 +36,14 @@ class RankGroup {
   void all_gather(const View& all, const View& own, Stream& compute,
                   const char* name = nullptr) const;
 
+  // The same, enqueued on the queue of exchanges, for which nothing waits.
+  void enqueue_all_to_all(const View& theirs, const View& pieces, const char* name) const;
+  void enqueue_all_gather(const View& all, const View& own, const char* name) const;
+  // Gives the others several views, and takes theirs at of(r), of the same sizes on every rank.
+  void enqueue_gather(const std::vector<View>& own,
+                      const std::function<std::vector<View>(int rank)>& of, const char* name) const;
+  const ExchangeQueue& queue() const { return *queue_; }
+
   // Gives the others `stored`, copies it to of(r) of this rank r, and takes what the others give at
   // theirs, of the same sizes on every rank.  The compute stream does not wait for it.  On GPUs the
   // exchange takes no multiprocessor if all ranks of the communicator are of the group.
@@ -44,7 +52,12 @@ class RankGroup {
                      const char* name) const;
 
  private:
+  Exchange to_all(const View& theirs, const View& pieces, const char* name) const;
+  Exchange to_gather(const View& all, const View& own, const char* name) const;
+  Exchange to_gather(const std::vector<View>& own, const std::function<std::vector<View>(int)>& of,
+                     Pattern, const char* name) const;
   void exchange(Exchange, Stream& compute) const;
+  void enqueue(Exchange) const;
   Begun begin(Exchange, Stream& compute, const std::function<void(Stream& queue)>& before) const;
 
   std::string axis_;

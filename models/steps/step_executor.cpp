@@ -162,7 +162,7 @@ void StepExecutor::prepare(double learning_rate) {
   try {
     run_placeholder(learning_rate);
   } catch (...) {
-    if (exchange_) exchange_->abandon();
+    abandon_exchanges();
     free_gradients();
     throw;
   }
@@ -205,12 +205,17 @@ void StepExecutor::run(const Step& step, const UploadBatch& upload) {
     survey_ = nullptr;
     if (exchange_) {
       exchange_->communicator().fail(e.what());  // or this rank would wait for others for ever
-      exchange_->abandon();
+      abandon_exchanges();
     }
     free_gradients();
     graphs_.discard();
     throw;
   }
+}
+
+void StepExecutor::abandon_exchanges() noexcept {
+  if (exchange_) exchange_->abandon();
+  if (neighbour_sums_) neighbour_sums_->abandon();
 }
 
 void StepExecutor::free_gradients() {

@@ -106,6 +106,7 @@ class StepExecutor {
  private:
   void run_placeholder(double learning_rate);
   void run_micro_steps(const Step&, const UploadBatch&);
+  void abandon_exchanges() noexcept;  // after a step that failed
   void free_gradients();
   void set_random(int64_t step, int64_t micro);
   void enqueue_micro_step(int64_t micro);

@@ -34,6 +34,7 @@ NodeKind kind_of(const Node& node, std::string_view words) {
       return NodeKind::mlp;
     case OpKind::product:
     case OpKind::gather:
+    case OpKind::move:
     case OpKind::other:
       break;
   }

@@ -1,10 +1,14 @@
 #include "spool/models/steps/exchange/neighbour_sums.h"
 
+#include <utility>
+
 #include "spool/autograd/sharding/collectives.h"
-#include "spool/kernels/elementwise.h"
+#include "spool/kernels/sum_ranks.h"
 
 namespace spool {
 namespace {
+
+constexpr const char* memory_name = "sums of gradients";
 
 bool is_shared(const Parameter& p, size_t axis) {
   return p.part && p.part->stored()[axis] == State::shared();
@@ -25,7 +29,8 @@ void NeighbourSums::begin_backward() {
 void NeighbourSums::is_final(Parameter& p) {
   bool is_summed = false;
   for (size_t a = 0; a < ranks_.mesh().size(); ++a) is_summed = is_summed || is_shared(p, a);
-  if (waiting_.empty() && (!is_summed || !p.grad)) return pass_on(p);
+  const bool is_first = waiting_.empty() && in_flight_.empty();
+  if (is_first && (!is_summed || !p.grad)) return pass_on(p);
   waiting_.push_back(&p);
   if (p.grad) elements_ += p.grad.numel();
   if (elements_ >= bucket_elements_) add_up();
@@ -33,58 +38,92 @@ void NeighbourSums::is_final(Parameter& p) {
 
 void NeighbourSums::end_backward() {
   add_up();
+  retire();
   if (next_) next_->end_backward();
 }
 
 void NeighbourSums::add_up() {
+  retire();
   for (size_t a = 0; a < ranks_.mesh().size(); ++a) {
     std::vector<Parameter*> some;
     for (Parameter* p : waiting_) {
       if (p->grad && is_shared(*p, a)) some.push_back(p);
     }
-    if (!some.empty() && ranks_.mesh()[a] > 1) add_up_along(a, some);
+    if (!some.empty() && ranks_.mesh()[a] > 1) begin_along(a, some);
   }
-  for (Parameter* p : waiting_) pass_on(*p);
+  in_flight_ = std::move(waiting_);
   waiting_.clear();
   elements_ = 0;
 }
 
-// Large gradients are summed where they are; others in one exchange, in memory of their own, which
-// divides.
-void NeighbourSums::add_up_along(size_t axis, const std::vector<Parameter*>& some) {
-  constexpr int64_t large = int64_t{1} << 20;
-  constexpr const char* name = "sums of gradients";
+// Small gradients are gathered together, which is one exchange.
+void NeighbourSums::begin_along(size_t axis, const std::vector<Parameter*>& some) {
+  constexpr size_t small = 64 * 1024;  // bytes
   const Name exchange = sentence("sums of gradients along ", ranks_.along(axis).axis());
-  Collectives along(stream_, name, exchange.c_str(), ranks_.along(axis));
-  std::vector<Tensor> small;
-  int64_t elements = 0;
+  std::vector<View> together;
   for (const Parameter* p : some) {
-    if (p->grad.numel() >= large && p->grad.numel() % ranks_.mesh()[axis] == 0) {
-      along.all_reduce(p->grad, p->grad);
+    const View gradient = p->grad.view();
+    if (gradient.nbytes() < small) {
+      together.push_back(gradient);
     } else {
-      small.push_back(p->grad);
-      elements += p->grad.numel();
+      begun_.push_back(Collectives(stream_, memory_name, exchange.c_str(), ranks_.along(axis))
+                           .begin_all_reduce(gradient));
     }
   }
-  if (small.empty()) return;
-  if (small.size() == 1) return along.all_reduce(small.front(), small.front());
-  const int ranks = ranks_.mesh()[axis];
-  const Tensor bucket({Shape{(elements + ranks - 1) / ranks * ranks}, small.front().dtype()},
-                      stream_, {.name = name, .purpose = Purpose::exchange});
-  const auto copy = [&](bool back) {
-    int64_t at = 0;
-    for (const Tensor& t : small) {
-      const View there = bucket.view().slice_elements({at, at + t.numel()}), here = t.view();
-      stream_.copy((back ? here : there).data(), (back ? there : here).data(), here.nbytes());
-      at += t.numel();
+  if (!together.empty()) begin_together(ranks_.along(axis), together, exchange);
+}
+
+void NeighbourSums::begin_together(const RankGroup& group, const std::vector<View>& all,
+                                   const Name& exchange) {
+  int64_t elements = 0;
+  for (const View& v : all) elements += v.numel();
+  const Tensor theirs({Shape{group.size(), elements}, all.front().dtype()}, stream_,
+                      {.name = memory_name, .purpose = Purpose::exchange});
+  const auto begin_of = [&](int rank) { return rank * elements; };
+  group.queue().follow(stream_);
+  const auto views_of = [&](int rank) {
+    std::vector<View> views;
+    int64_t at = begin_of(rank);
+    for (const View& v : all) {
+      views.push_back(theirs.view().slice_elements({at, at + v.numel()}));
+      at += v.numel();
     }
+    return views;
   };
-  copy(/*back=*/false);
-  if (const Range rest{elements, bucket.numel()}; rest.size() > 0) {
-    launch(Fill{.out = bucket.view().slice_elements(rest)}, stream_);
+  group.enqueue_gather(all, views_of, exchange.c_str());
+  SumRanks sum{.sent = theirs.dtype()};
+  for (int r = 0; r < group.size(); ++r) {
+    const View of_rank = theirs.view().slice_elements({begin_of(r), begin_of(r + 1)});
+    sum.pieces.add(r == group.coordinate() ? nullptr : of_rank.data());
   }
-  along.all_reduce(bucket, bucket);
-  copy(/*back=*/true);
+  int64_t at = 0;
+  Stream& queue = group.queue().stream();
+  for (const View& v : all) {
+    if (sum.slices.full()) {
+      launch(sum, queue);
+      sum.slices = {};
+    }
+    sum.slices.add({.out = v, .own = v, .at = at});
+    at += v.numel();
+  }
+  launch(sum, queue);
+  begun_.push_back({.output = theirs, .done = queue.record()});
+}
+
+void NeighbourSums::retire() {
+  for (const Begun& b : begun_) stream_.wait(b.done);
+  begun_.clear();
+  for (Parameter* p : std::exchange(in_flight_, {})) pass_on(*p);
+}
+
+void NeighbourSums::abandon() noexcept {
+  try {
+    if (!begun_.empty()) ranks_.queue()->stream().synchronize();
+  } catch (...) {  // as after a step that failed
+  }
+  begun_.clear();
+  in_flight_.clear();
+  waiting_.clear();
 }
 
 }  // namespace spool
