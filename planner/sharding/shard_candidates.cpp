@@ -8,7 +8,7 @@
 namespace spool {
 namespace {
 
-constexpr size_t max_prices = 8;
+constexpr size_t max_prices = 8, max_prices_beside_sums = 4;
 constexpr double least_price = 1e-15, usual_price = 1e-12, highest_price = 1e-9;  // seconds, a byte
 constexpr int most_axes = 3;  // on more a programme takes so long that one is enough
 
@@ -30,7 +30,7 @@ double equal_price(const ShardChoice& fast, const ShardChoice& small) {
 }
 
 // By rising price.
-std::vector<Priced> on_the_hull(ShardPrices& prices) {
+std::vector<Priced> on_the_hull(ShardPrices& prices, size_t max) {
   std::vector<Priced> all;
   const auto solve = [&](double price) {
     all.push_back({price, cheapest_choice(prices, price)});
@@ -42,7 +42,7 @@ std::vector<Priced> on_the_hull(ShardPrices& prices) {
     return all;
   }
   std::deque<std::pair<size_t, size_t>> between{{solve(least_price), solve(highest_price)}};
-  while (!between.empty() && all.size() < max_prices) {
+  while (!between.empty() && all.size() < max) {
     const auto [fast, small] = between.front();
     between.pop_front();
     const double price = equal_price(all[fast].choice, all[small].choice);
@@ -57,9 +57,11 @@ std::vector<Priced> on_the_hull(ShardPrices& prices) {
   return all;
 }
 
-void add(ShardCandidates& to, std::string name, ShardChoice choice) {
-  const auto is_it = [&](const ShardCandidate& c) { return is_same_way(c.choice.how, choice.how); };
-  if (std::ranges::none_of(to.all, is_it)) to.all.push_back({std::move(name), std::move(choice)});
+void add(ShardCandidates& to, ShardCandidate added) {
+  const auto is_it = [&](const ShardCandidate& c) {
+    return is_same_way(c.choice.how, added.choice.how);
+  };
+  if (std::ranges::none_of(to.all, is_it)) to.all.push_back(std::move(added));
 }
 
 }  // namespace
@@ -72,7 +74,7 @@ ShardCandidates shard_candidates(const Program& program, const MeshAxes& mesh,
   for (const ShardPolicy policy :
        {ShardPolicy::none, ShardPolicy::rows, ShardPolicy::megatron, ShardPolicy::megatron_rows}) {
     try {
-      add(candidates, name(policy), choose_shards(program, mesh, machine, policy));
+      add(candidates, {name(policy), choose_shards(program, mesh, machine, policy)});
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::invalid) throw;
       candidates.refused.push_back({name(policy), e.what()});
@@ -80,8 +82,11 @@ ShardCandidates shard_candidates(const Program& program, const MeshAxes& mesh,
   }
   try {
     int number = 0;
-    for (Priced& found : on_the_hull(prices)) {
-      add(candidates, sentence("found ", ++number), std::move(found.choice));
+    for (const bool hides_sums : {false, true}) {
+      prices.hide_sums(hides_sums);
+      for (Priced& found : on_the_hull(prices, hides_sums ? max_prices_beside_sums : max_prices)) {
+        add(candidates, {sentence("found ", ++number), std::move(found.choice), hides_sums});
+      }
     }
   } catch (const Error& e) {  // too many states
     if (e.kind() != ErrorKind::invalid) throw;

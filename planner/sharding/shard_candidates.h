@@ -1,10 +1,11 @@
 #pragma once
 
 // Ways to cut a program that are worth a rehearsal: the cheapest for at most eight prices of a
-// byte, from next to nothing, where seconds alone count, to one for which few bytes count alone,
-// and those of the policies by hand.  Between two that differ a price is tried at which both cost
-// the same: if there is a third on the convex hull of seconds and bytes between them, it is cheaper
-// there.  [Everett, "Generalized Lagrange Multiplier Method", 1963]
+// byte, from next to nothing, where seconds alone count, to one for which few bytes count alone;
+// the same for at most four if backward hides the sums of gradients; and those of the policies by
+// hand.  Between two that differ a price is tried at which both cost the same: if there is a third
+// on the convex hull of seconds and bytes between them, it is cheaper there.  [Everett,
+// "Generalized Lagrange Multiplier Method", 1963]
 
 #include <string>
 #include <vector>
@@ -15,9 +16,10 @@ namespace spool {
 
 struct ShardCandidate {
   // A policy's, or of what no policy finds "found 1", "found 2" and so on, by rising price of a
-  // byte.
+  // byte, those that hide sums after the others.
   std::string name = {};
   ShardChoice choice = {};
+  bool hides_sums = false;  // found as if backward hid the sums of gradients
 };
 
 struct ShardCandidates {

@@ -21,8 +21,8 @@ struct Recorded {
   std::shared_ptr<Model> model;
   Program program = {};
 
-  explicit Recorded(const char* preset) {
-    const ModelConfig config = model_preset(preset)->config.with("layers", 2);
+  explicit Recorded(const char* preset, int layers = 2) {
+    const ModelConfig config = model_preset(preset)->config.with("layers", layers);
     model = config.make(DType::bf16, stream, tokens);
     Tape tape(stream, {.runs = false, .backward_follows = true});
     const Tensor in({Shape{batch, tokens}, DType::i32}, stream);
@@ -50,22 +50,49 @@ TEST(ShardCandidates, HaveTheCheapestForEachPriceOfAByte) {
       for (const double price : {1e-15, 1e-13, 1e-12, 1e-11, 1e-9}) {
         const double cheapest = cost(cheapest_choice(prices, price), price);
         for (const ShardCandidate& c : found.all) {
+          if (c.hides_sums) continue;  // its seconds are other ones
           // Of a parameter that several ops read, the best storage need not be found.
           EXPECT_GE(cost(c.choice, price), 0.99 * cheapest) << c.name << " at " << price;
         }
       }
-      // Found ones rise in seconds and fall in bytes.
-      const ShardChoice* before = nullptr;
+      // Found ones rise in seconds and fall in bytes, and so do those that hide sums.
+      const ShardCandidate* before = nullptr;
       for (const ShardCandidate& c : found.all) {
         if (!c.name.starts_with("found")) continue;
-        if (before) {
-          EXPECT_GE(c.choice.seconds, 0.99 * before->seconds) << c.name;
-          EXPECT_LE(static_cast<double>(c.choice.bytes), 1.01 * static_cast<double>(before->bytes))
+        if (before && before->hides_sums == c.hides_sums) {
+          EXPECT_GE(c.choice.seconds, 0.99 * before->choice.seconds) << c.name;
+          EXPECT_LE(static_cast<double>(c.choice.bytes),
+                    1.01 * static_cast<double>(before->choice.bytes))
               << c.name;
         }
-        before = &c.choice;
+        before = &c;
       }
       EXPECT_TRUE(before);
+    }
+  }
+}
+
+// Twelve layers have the tables of one.
+TEST(ShardCandidates, AreThoseOfPricesThatEqualOpsDoNotShare) {
+  for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
+    const Recorded recorded(preset, /*layers=*/12);
+    for (const char* text : {"4", "2x2"}) {
+      const MeshAxes mesh = parse_mesh(text);
+      const MeshMachine machine = mesh_machine("h200", mesh);
+      ShardPrices shared(recorded.program, mesh, machine),
+          apart(recorded.program, mesh, machine, /*shares_tables=*/false);
+      for (const bool hides_sums : {false, true}) {
+        shared.hide_sums(hides_sums);
+        apart.hide_sums(hides_sums);
+        for (const double price : {1e-15, 1e-12, 1e-10}) {
+          SCOPED_TRACE(sentence(preset, " on ", text, " at ", price));
+          const ShardChoice one = cheapest_choice(shared, price),
+                            other = cheapest_choice(apart, price);
+          EXPECT_EQ(one.seconds, other.seconds);
+          EXPECT_EQ(one.bytes, other.bytes);
+          EXPECT_EQ(one.how.given, other.how.given);
+        }
+      }
     }
   }
 }
