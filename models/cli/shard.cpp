@@ -143,8 +143,9 @@ void add_op_flags(CLI::App& app, ShardFlags& flags) {
 const std::vector<const char*> op_flags{
     "--shape", "--out",   "--no-bias",  "--transposed", "--shared",
     "--heads", "--vocab", "--channels", "--positions",  "--label-smoothing"};
-const std::vector<const char*> model_flags{"--batch",  "--seq",         "--accumulate", "--zero",
-                                           "--memory", "--host-memory", "--save-shard"};
+const std::vector<const char*> model_flags{"--layers",      "--batch",      "--seq",
+                                           "--accumulate",  "--zero",       "--memory",
+                                           "--host-memory", "--save-shard", "--report"};
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include "spool/models/cli/tables/plan_table.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
+#include "spool/models/report/report_page.h"
 #include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/training/exchange_foretold.h"
 #include "spool/models/training/plan_report.h"
@@ -25,6 +26,12 @@ namespace spool {
 namespace {
 
 using nlohmann::json;
+
+// An arrangement of ranks on which the model cannot be cut.
+struct RefusedMesh {
+  std::string mesh;
+  Error why;
+};
 
 // A mesh, with the run that was planned on it.
 struct PlannedMesh {
@@ -56,9 +63,7 @@ PlannedMesh planned_on(const std::string& mesh, const CLI::App& command,
   RunRequest request = request_of(o, machine, {});
   limit_memory(request, absent.memory, o.memory, machine);
   const SampleLength none;
-  const auto sharding = choose_sharding(o, request, none, machine);
-  PlannedRun run = RunPlanner(o.training, request, none, machine).plan();
-  tell_choice(run, sharding);
+  PlannedRun run = plan_and_choose(o, request, none, machine).run;
   o.training = run.config;
   return {std::move(o), machine, std::move(run)};
 }
@@ -100,6 +105,22 @@ json parameters_of(const PlannedMesh& best) {
   return parameters;
 }
 
+// All arrangements that were tried, if there were several; else null.
+json meshes_json(const std::vector<PlannedMesh>& all, const std::vector<RefusedMesh>& refused) {
+  if (all.size() + refused.size() < 2) return {};
+  json meshes = json::array();
+  for (const PlannedMesh& tried : all) {
+    meshes.push_back({{"mesh", tried.options.mesh},
+                      {"foretold_step_ms", 1e3 * tried.run.foretold.seconds},
+                      {"foretold_peak_bytes", tried.run.foretold.memory.peak},
+                      {"feasible", !tried.run.refusal}});
+  }
+  for (const RefusedMesh& one : refused) {
+    meshes.push_back({{"mesh", one.mesh}, {"feasible", false}, {"why", one.why.what()}});
+  }
+  return meshes;
+}
+
 json report_of(const PlannedMesh& best, const ShardModelFlags& flags) {
   json report = to_json(*best.run.sharding);
   report["mesh"] = best.options.mesh;
@@ -113,7 +134,8 @@ json report_of(const PlannedMesh& best, const ShardModelFlags& flags) {
   return report;
 }
 
-std::string other_meshes(const std::vector<PlannedMesh>& all, const PlannedMesh& best) {
+std::string other_meshes(const std::vector<PlannedMesh>& all,
+                         const std::vector<RefusedMesh>& refused, const PlannedMesh& best) {
   std::string lines;
   for (const PlannedMesh& other : all) {
     if (&other == &best) continue;
@@ -122,14 +144,48 @@ std::string other_meshes(const std::vector<PlannedMesh>& all, const PlannedMesh&
         "  {:<20} {:>12}   {}{}\n", "on " + other.options.mesh, format_seconds(foretold.seconds),
         other.run.refusal ? "does not fit: needs " : "", format_bytes(foretold.memory.peak));
   }
+  for (const RefusedMesh& one : refused) {
+    lines += fmt::format("  {:<20} cannot be: {}\n", "on " + one.mesh, one.why.what());
+  }
   return lines;
+}
+
+struct TriedMeshes {
+  std::vector<PlannedMesh> all = {};
+  std::vector<RefusedMesh> refused = {};
+};
+
+TriedMeshes try_meshes(const CLI::App& command, const ShardModelFlags& flags) {
+  TriedMeshes tried;
+  const CommandWork choosing("choosing how ops are cut");
+  for (const std::string& mesh : meshes_of(flags.mesh)) {
+    try {
+      tried.all.push_back(planned_on(mesh, command, flags));
+    } catch (const Error& e) {  // another arrangement may divide what this one does not
+      if (e.kind() != ErrorKind::invalid) throw;
+      tried.refused.push_back({mesh, e});
+    }
+  }
+  if (tried.all.empty()) throw Error(tried.refused.front().why);
+  return tried;
+}
+
+// Before there is work that would be lost.
+void check_outputs(const CLI::App& command, const ShardModelFlags& flags) {
+  if (!flags.json.empty() && flags.json != "-") check_writable(flags.json, {"json"});
+  const GivenTexts given = given_texts(command);
+  const auto check_given = [&](const char* key, const auto& check_file) {
+    if (const auto at = given.find(key); at != given.end()) check_file(at->second.front());
+  };
+  check_given("save-shard", [](const std::string& file) { check_writable(file, {"save-shard"}); });
+  check_given("report", [](const std::string& file) { check_report_page_file(file); });
 }
 
 }  // namespace
 
 void add_shard_model_flags(CLI::App& app) {
-  for (const char* key : {"model", "batch", "seq", "accumulate", "dtype", "zero", "memory",
-                          "host-memory", "save-shard"}) {
+  for (const char* key : {"model", "layers", "batch", "seq", "accumulate", "dtype", "zero",
+                          "memory", "host-memory", "save-shard", "report"}) {
     if (!app.get_option_no_throw("--" + std::string(key))) add_setting(app, run_setting(key));
   }
 }
@@ -137,39 +193,31 @@ void add_shard_model_flags(CLI::App& app) {
 int shard_model(const CLI::App& command, const ShardModelFlags& flags) {
   check_setting(!flags.machine.empty(), {"machine"},
                 "how a model is cut is chosen by a machine's clock; name one, such as 8xh200");
-  const bool has_file = !flags.json.empty() && flags.json != "-";
-  if (has_file) check_writable(flags.json, {"json"});
-  const auto given = given_texts(command);
-  if (const auto at = given.find("save-shard"); at != given.end()) {
-    check_writable(at->second.front(), {"save-shard"});
-  }
-  std::vector<PlannedMesh> all;
-  std::optional<Error> first;
-  {
-    const CommandWork choosing("choosing how ops are cut");
-    for (const std::string& mesh : meshes_of(flags.mesh)) {
-      try {
-        all.push_back(planned_on(mesh, command, flags));
-      } catch (const Error& e) {  // another arrangement may divide what this one does not
-        if (e.kind() != ErrorKind::invalid) throw;
-        if (!first) first = e;
-      }
-    }
-    if (all.empty()) throw Error(*first);
-  }
+  check_outputs(command, flags);
+  const auto [all, refused] = try_meshes(command, flags);
   const PlannedMesh& best = *std::ranges::min_element(all, is_better);
+  const RunOptions& o = best.options;
   if (flags.json != "-") {
     const std::string lines =
-        plan_table(best.options, best.machine, best.run) + "\n" + other_meshes(all, best);
+        plan_table(o, best.machine, best.run) + "\n" + other_meshes(all, refused, best);
     print_lines(wrapped(lines, terminal_width(STDOUT_FILENO)));
   }
   if (best.run.refusal) throw Error(*best.run.refusal);
-  if (!best.options.save_shard.empty()) {
-    save_shards(best.options.save_shard, describe_step(best.run.config));
+  if (!o.save_shard.empty()) save_shards(o.save_shard, describe_step(best.run.config));
+  const json meshes = meshes_json(all, refused);
+  if (!o.report.empty()) {
+    json page = plan_report(best.run, best.machine, o.model);
+    if (!meshes.is_null()) page["meshes"] = meshes;
+    write_report_page(o.report, page);
+    if (flags.json != "-") fmt::print("the report is in {}\n", o.report);
   }
-  const std::string report = report_text(report_of(best, flags));
-  if (has_file) write_text_file_atomically(flags.json, report);
-  if (flags.json == "-") fmt::print("{}", report);
+  json report = report_of(best, flags);
+  if (!meshes.is_null()) report["meshes"] = meshes;
+  if (flags.json == "-") {
+    fmt::print("{}", report_text(report));
+  } else if (!flags.json.empty()) {
+    write_text_file_atomically(flags.json, report_text(report));
+  }
   return 0;
 }
 

@@ -3,7 +3,8 @@
 // spool shard --model: how ranks that share micro-batches are best to cut a model's ops, on a
 // machine that need not be here, and in a budget.  Its JSON is that of a choice
 // (models/training/sharding_choice.h) with the mesh, the machine, the budget, the foretold step and
-// peak, how each parameter is stored, and the exchanges of a step.
+// peak, how each parameter is stored, the exchanges of a step, and the arrangements of the ranks,
+// if several were tried.
 
 #include <CLI/CLI.hpp>
 #include <string>

@@ -8,6 +8,7 @@
 
 #include "spool/models/steps/refusal.h"
 #include "spool/models/training/attention_methods.h"
+#include "spool/models/training/cuts_report.h"
 #include "spool/models/training/plan_words.h"
 #include "spool/models/training/sharding_choice.h"
 #include "spool/planner/report/copy_lanes.h"
@@ -281,6 +282,8 @@ json plan_report(const PlannedRun& run, const Machine& machine, const std::strin
        {"disk_bytes", run.foretold.disk.peak},
        {"peak_bytes_by_purpose", by_purpose(run.foretold, run.exchange.has_value())}});
   if (run.exchange) report.update(to_json(*run.exchange));
+  if (json cuts = cuts_report(run.config, machine); !cuts.is_null())
+    report["cuts"] = std::move(cuts);
   if (run.sharding) report["sharding"] = to_json(*run.sharding);
   report.update(shown(run, machine, model, frontier));
   if (!frontier.points.empty()) {

@@ -30,6 +30,9 @@
 //                 "list": [{"name": "gradients", "count": 8, "bytes": ..., "ms": ...,
 //                           "exposed_ms": ...}, ...]},
 //    "peak_bytes_by_rank": [...],                            where ranks differ in it
+//    "cuts": {...},                                          of ranks that share micro-batches: how
+//                                                            each op is cut (cuts_report.h)
+//    "sharding": {...},                                      if that was chosen (sharding_choice.h)
 //    "attention": {"forward": {"method": ..., "why": ...}, ...},     null on a cpu
 //    "layers": [{"ranges": [[0, 13]], "treatment": "recompute ln_1 gelu"}, ...],
 //    "memory": {...},                                        below

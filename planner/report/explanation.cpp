@@ -131,15 +131,18 @@ class Explainer {
 void add_layer(std::vector<LayerGroup>& groups, int layer, const std::string& treatment) {
   auto group = std::ranges::find(groups, treatment, &LayerGroup::treatment);
   if (group == groups.end()) group = groups.insert(group, {.treatment = treatment});
-  auto& ranges = group->layers;
-  if (!ranges.empty() && ranges.back().second + 1 == layer) {
-    ranges.back().second = layer;
-  } else {
-    ranges.emplace_back(layer, layer);
-  }
+  group->add(layer);
 }
 
 }  // namespace
+
+void LayerGroup::add(int layer) {
+  if (!layers.empty() && layers.back().second + 1 == layer) {
+    layers.back().second = layer;
+  } else {
+    layers.emplace_back(layer, layer);
+  }
+}
 
 IdTable<NodeId, int> layer_numbers(const Program& program) {
   IdTable<NodeId, int> numbers(std::vector<int>(program.nodes.size(), -1));

@@ -24,6 +24,7 @@ IdTable<NodeId, int> layer_numbers(const Program&);
 struct LayerGroup {
   std::vector<std::pair<int, int>> layers = {};  // ranges, first and last; none: outside all layers
   std::string treatment = {};                    // "recompute ln_1 gelu", "keep all"
+  void add(int layer);                           // one behind all others
   bool operator==(const LayerGroup&) const = default;
 };
 

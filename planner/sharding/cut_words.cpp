@@ -11,27 +11,6 @@ namespace {
 
 constexpr char idle = ' ';
 
-std::string counted_by(char index) {
-  switch (index) {
-    case 'n':
-    case 'b':
-      return "rows";
-    case 'o':
-      return "outputs";
-    case 'k':
-      return "inputs";
-    case 'h':
-      return "heads";
-    case 'v':
-      return "vocabulary";
-    case 'c':
-    case 'i':
-      return "channels";
-    default:
-      return sentence("index ", index);
-  }
-}
-
 // "attn.c_attn" of "h.0.attn.c_attn.weight".
 std::string name_in_block(std::string_view parameter) {
   size_t begin = 0;
@@ -102,6 +81,27 @@ class Words {
 };
 
 }  // namespace
+
+std::string counted_by(char index) {
+  switch (index) {
+    case 'n':
+    case 'b':
+      return "rows";
+    case 'o':
+      return "outputs";
+    case 'k':
+      return "inputs";
+    case 'h':
+      return "heads";
+    case 'v':
+      return "vocabulary";
+    case 'c':
+    case 'i':
+      return "channels";
+    default:
+      return sentence("index ", index);
+  }
+}
 
 std::vector<std::string> cuts_in_words(const Program& program, const Assignment& how,
                                        const MeshAxes& mesh) {

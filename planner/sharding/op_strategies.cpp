@@ -118,11 +118,13 @@ class StrategyList {
   void add_joined(const std::vector<JoinedBytes>& joined, const Strategy& s,
                   std::vector<ValueExchange>& to) const {
     for (const JoinedBytes& j : joined) {
-      const JoinedGather g = gather_of(j, s, list_.mesh, {});
-      to.push_back({.value = std::string(1, j.index) + "*",
-                    .move = Collective::all_gather,
-                    .axes = g.axes,
-                    .bytes = g.bytes});
+      ValueExchange& gather = to.emplace_back();
+      gather.value = std::string(1, j.index) + "*";
+      gather.move = Collective::all_gather;
+      for (const JoinedGather& g : gathers_of(j, s, list_.mesh, {})) {
+        gather.axes.insert(gather.axes.begin(), g.axis);
+        gather.bytes += g.bytes;
+      }
     }
   }
 

@@ -87,17 +87,18 @@ RehearsedPart rehearse_part(const Program& program, NodeId id, const WholeOp& op
   return part;
 }
 
-JoinedGather gather_of(const JoinedBytes& joined, const Strategy& s, const MeshAxes& mesh,
-                       const std::vector<Link>& links) {
-  JoinedGather all;
+std::vector<JoinedGather> gathers_of(const JoinedBytes& joined, const Strategy& s,
+                                     const MeshAxes& mesh, const std::vector<Link>& links) {
+  std::vector<JoinedGather> all;
   double bytes = joined.bytes;
   for (size_t a = mesh.size(); a-- > 0;) {
     if (s.axes[a].index != joined.index) continue;
-    const double sent = sent_bytes(Collective::all_gather, bytes, mesh[a]);
-    all.axes.insert(all.axes.begin(), static_cast<int>(a));
-    all.bytes += sent;
-    if (!links.empty() && sent > 0)
-      all.seconds += links[a].seconds + sent / links[a].bytes_per_second;
+    JoinedGather& gather = all.emplace_back();
+    gather.axis = static_cast<int>(a);
+    gather.bytes = sent_bytes(Collective::all_gather, bytes, mesh[a]);
+    if (!links.empty() && gather.bytes > 0) {
+      gather.seconds = links[a].seconds + gather.bytes / links[a].bytes_per_second;
+    }
     bytes *= mesh[a];
   }
   return all;
@@ -107,7 +108,9 @@ double seconds_of_joined(const RehearsedPart& part, const Strategy& s, const Mes
                          const std::vector<Link>& links) {
   double seconds = 0;
   for (const auto* joined : {&part.forward, &part.backward}) {
-    for (const JoinedBytes& j : *joined) seconds += gather_of(j, s, mesh, links).seconds;
+    for (const JoinedBytes& j : *joined) {
+      for (const JoinedGather& g : gathers_of(j, s, mesh, links)) seconds += g.seconds;
+    }
   }
   return seconds;
 }

@@ -26,14 +26,14 @@ struct RehearsedPart {
 RehearsedPart rehearse_part(const Program&, NodeId, const WholeOp&, const Strategy&,
                             const MeshAxes&, const Machine&);
 
-// To give all parts along an index what one has, along the inner axes first.
 struct JoinedGather {
-  std::vector<int> axes = {};
+  int axis = 0;
   double bytes = 0;    // that a rank sends
   double seconds = 0;  // 0 without links
 };
-JoinedGather gather_of(const JoinedBytes&, const Strategy&, const MeshAxes&,
-                       const std::vector<Link>&);
+// To give all parts along an index what one has: along the inner axes first.
+std::vector<JoinedGather> gathers_of(const JoinedBytes&, const Strategy&, const MeshAxes&,
+                                     const std::vector<Link>&);
 // Of all that it joins, forward and backward.
 double seconds_of_joined(const RehearsedPart&, const Strategy&, const MeshAxes&,
                          const std::vector<Link>&);

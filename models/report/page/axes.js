@@ -73,6 +73,13 @@ function logarithmicTicks(from, to) {
   return {at: found.filter((n) => from <= n && n <= to), write};
 }
 
+// Powers of two, or round amounts where there is at most one.
+function doublingByteTicks(from, to) {
+  const powers = [];
+  for (let power = Math.ceil(Math.log2(from)); 2 ** power <= to; ++power) powers.push(2 ** power);
+  return powers.length > 1 ? {at: powers, write: bytes} : byteTicks(from, to, 5);
+}
+
 // Horizontal lines across a plot with their numbers at its left.
 function drawRows(drawing, y, marks, left, right) {
   const group = shape("g", {class: "axis"});

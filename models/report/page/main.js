@@ -32,6 +32,9 @@ function drawFittingPlan(page, report) {
   if (known(report.foretold_peak_bytes)) add(pair, () => frontierSection(report));
   if (report.explanation?.length) add(pair, () => wordsSection(report));
   page.append(pair);
+  if (report.cuts) add(page, () => cutsSection(report.cuts));
+  if (report.sharding) add(page, () => candidatesSection(report));
+  if (report.meshes) add(page, () => meshesSection(report));
   if (report.grid) add(page, () => gridSection(report.grid));
   if (report.lanes && report.memory) add(page, () => lanesSection(report));
 }

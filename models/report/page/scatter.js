@@ -120,14 +120,20 @@ function drawScatter(place, chart, width) {
   const height = Math.round(Math.min(400, Math.max(270, width * 0.55)));
   const all = usable(chart.groups.flatMap((group) => group.points));
   const beneath = usable(chart.bound ?? []);
-  const x = scale(...padded(all.map((p) => p.x), 0.08), width < 500 ? 58 : 70, width - 14);
-  const y = scale(...padded([...all, ...beneath].map((p) => p.y), 0.1), height - 46, 10);
+  const between = chart.logarithmic
+    ? (list, _, begin, end) => logarithmicScale(0.9 * smallest([...list, largest(list, 1)]), 1.1 * largest(list, 1),
+                                                begin, end)
+    : (list, room, begin, end) => scale(...padded(list, room), begin, end);
+  const x = between(all.map((p) => p.x), 0.08, width < 500 ? 58 : 70, width - 14);
+  const y = between([...all, ...beneath].map((p) => p.y), 0.1, height - 46, 10);
   const drawing = picture(width, height, chart.title);
   drawing.append(hatch());
-  const rows = chart.yBytes ? byteTicks(y.from, y.to, 5) : timeTicks(y.from, y.to, 5);
+  const rows = chart.logarithmic ? {...logarithmicTicks(y.from, y.to), write: milliseconds}
+    : chart.yBytes ? byteTicks(y.from, y.to, 5) : timeTicks(y.from, y.to, 5);
+  const columns = chart.logarithmic ? doublingByteTicks(x.from, x.to) : byteTicks(x.from, x.to, width / 110);
   drawRows(drawing, y, rows, x.begin, x.end);
   drawBound(drawing, beneath, x, y);
-  drawColumns(drawing, x, byteTicks(x.from, x.to, width / 110), height - 46, chart.xTitle);
+  drawColumns(drawing, x, columns, height - 46, chart.xTitle);
   if (chart.equal) {
     const [low, high] = [Math.max(x.from, y.from), Math.min(x.to, y.to)];
     drawing.append(line(x(low), y(low), x(high), y(high), {class: "equal"}));
