@@ -120,27 +120,41 @@ void add_products(Bench& b, DType t, const std::string& suffix) {
   });
 }
 
+// Rows of T tokens; each of several documents, beyond which no token sees, or of one.
+void add_attention(Bench& b, DType t, int64_t T, int64_t documents, const std::string& at) {
+  const int64_t rows = std::max<int64_t>(1, b.N / T);
+  const Shape QKV{rows, T, 3 * C}, Y{rows, T, C}, LSE{rows, H, T};
+  const Heads heads{.query = H, .key = H};
+  const auto starts = [=](Arguments& a) {
+    return documents > 1 ? a.document_starts(rows, T, documents) : View();
+  };
+  b.add("attention_forward" + at, [=](Arguments& a) {
+    return AttentionForward{.y = a.make(Y, t),
+                            .lse = a.make(LSE, DType::f32),
+                            .qkv = a.make(QKV, t),
+                            .heads = heads,
+                            .scale = 0.125,
+                            .first = starts(a)};
+  });
+  b.add("attention_backward" + at, [=](Arguments& a) {
+    return AttentionBackward{.dqkv = a.make(QKV, t),
+                             .dy = a.make(Y, t),
+                             .qkv = a.make(QKV, t),
+                             .y = a.make(Y, t),
+                             .lse = a.make(LSE, DType::f32),
+                             .heads = heads,
+                             .scale = 0.125,
+                             .first = starts(a)};
+  });
+}
+
 void add_attention(Bench& b, DType t, const std::string& suffix) {
   for (const int64_t T : {std::min<int64_t>(b.N, 1024), std::min<int64_t>(b.N, 256)}) {
-    const Shape QKV{b.N / T, T, 3 * C}, Y{b.N / T, T, C}, LSE{b.N / T, H, T};
-    const Heads heads{.query = H, .key = H};
-    const std::string at = suffix + "/T:" + std::to_string(T);
-    b.add("attention_forward" + at, [=](Arguments& a) {
-      return AttentionForward{.y = a.make(Y, t),
-                              .lse = a.make(LSE, DType::f32),
-                              .qkv = a.make(QKV, t),
-                              .heads = heads,
-                              .scale = 0.125};
-    });
-    b.add("attention_backward" + at, [=](Arguments& a) {
-      return AttentionBackward{.dqkv = a.make(QKV, t),
-                               .dy = a.make(Y, t),
-                               .qkv = a.make(QKV, t),
-                               .y = a.make(Y, t),
-                               .lse = a.make(LSE, DType::f32),
-                               .heads = heads,
-                               .scale = 0.125};
-    });
+    add_attention(b, t, T, /*documents=*/1, suffix + "/T:" + std::to_string(T));
+  }
+  for (const int64_t documents : {1, 8}) {
+    const std::string words = "/T:2048/documents:" + std::to_string(documents);
+    add_attention(b, t, /*T=*/2048, documents, suffix + words);
   }
 }
 

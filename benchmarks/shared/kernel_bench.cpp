@@ -74,6 +74,16 @@ View Arguments::with_values(const std::vector<float>& values) {
   return tensors_.back();
 }
 
+View Arguments::document_starts(int64_t rows, int64_t T, int64_t documents) {
+  std::vector<int32_t> starts;
+  for (int64_t i = 0; i < rows * T; ++i) {
+    const int64_t t = i % T, length = T / documents;
+    starts.push_back(static_cast<int32_t>(t / length * length));
+  }
+  tensors_.push_back(make_tensor<int32_t>(Shape{rows, T}, starts, stream_));
+  return tensors_.back();
+}
+
 void Bench::set_counters(benchmark::State& state, const Cost& cost, double seconds) const {
   state.counters["us"] = seconds * 1e6;
   state.counters["share"] = machine.seconds(cost) / seconds;

@@ -20,6 +20,8 @@ class Arguments {
   // Normally distributed numbers, token ids for i32, or ones for f64.
   View make(const Shape&, DType);
   View with_values(const std::vector<float>&);
+  // (rows, T): where the document of each token begins, of as many in each row.
+  View document_starts(int64_t rows, int64_t T, int64_t documents);
   void clear() { tensors_.clear(); }
 
  private:

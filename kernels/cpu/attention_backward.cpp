@@ -8,6 +8,7 @@
 #include "spool/kernels/cpu/attention_delta.h"
 #include "spool/kernels/cpu/attention_tile_unit.h"
 #include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/attention_turns.h"
 #include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/loops.h"
 #include "spool/runtime/integer.h"
@@ -34,7 +35,17 @@ class BackwardPiece {
         b_(b),
         head_(head),
         tile_(tile),
-        keys_(range_of(tile)) {}
+        keys_(range_of(tile)),
+        turns_(turns(kernel, extents, shared)) {}
+
+  static AttentionTurns turns(const AttentionBackward& kernel, const AttentionExtents& extents,
+                              const BackwardShared<S>& shared) {
+    return {.kernel = kernel,
+            .extents = extents,
+            .queries = tile_rows,
+            .keys = tile_rows,
+            .turn = shared.turn};
+  }
 
   void run() {
     const HeadRows<const T> k(kernel_.qkv, b_, extents_.key(head_), D());
@@ -64,9 +75,11 @@ class BackwardPiece {
     return {tile * tile_rows, std::min((tile + 1) * tile_rows, extents_.T)};
   }
 
-  // Adds the terms of one tile of queries of head h.  On the diagonal of a causal mask query i sees
-  // keys 0 to i, elsewhere it sees all.
+  // Adds the terms of one tile of queries of head h, unless all keys are hidden from them.  On the
+  // diagonal of a causal mask query i sees keys 0 to i, elsewhere it sees all.
   void attend(int64_t h, int64_t tile) {
+    const int64_t first_tile = turns_.first(b_, tile);
+    if (tile_ < first_tile) return;
     const Range queries = range_of(tile);
     const bool diagonal = causal() && tile == tile_;
     pack(lane_.queries, HeadRows<const T>(kernel_.qkv, b_, h, D()), queries, D(),
@@ -89,6 +102,16 @@ class BackwardPiece {
                  .rows = queries.size()},
                 scores);
     differentiate(h, queries, diagonal);
+    add_to_keys(queries, diagonal);
+    multiply<S>(
+        {.c = lane_.dqueries, .a = as_is(lane_.dscores), .b = lane_.keys, .rows = queries.size()},
+        [&](int64_t i) {
+          return BlockPart{{0, seen(i)}, {0, lane_.keys.row}};
+        });
+    turns_.take(b_, h, tile, tile_, [&] { add_dqueries(h, queries, tile_ == first_tile); });
+  }
+
+  void add_to_keys(Range queries, bool diagonal) {
     const auto over_queries = [&](int64_t j) {
       return BlockPart{{diagonal ? j : 0, queries.size()}, {0, lane_.keys.row}};
     };
@@ -104,12 +127,6 @@ class BackwardPiece {
                  .rows = keys_.size(),
                  .accumulate = true},
                 over_queries);
-    multiply<S>(
-        {.c = lane_.dqueries, .a = as_is(lane_.dscores), .b = lane_.keys, .rows = queries.size()},
-        [&](int64_t i) {
-          return BlockPart{{0, seen(i)}, {0, lane_.keys.row}};
-        });
-    add_dqueries(h, tile);
   }
 
   // Turns scores into p, and dp into ds; zeros where a query does not see a key.
@@ -137,22 +154,16 @@ class BackwardPiece {
     }
   }
 
-  void add_dqueries(int64_t h, int64_t tile) {
-    std::atomic_ref<int32_t> turn(
-        shared_.turn[(b_ * extents_.H + h) * tiles_of(extents_.T) + tile]);
-    for (int32_t now = turn.load(); now != tile_; now = turn.load()) turn.wait(now);
-    const Range queries = range_of(tile);
+  void add_dqueries(int64_t h, Range queries, bool first) {
     for (int64_t t = queries.begin; t < queries.end; ++t) {
-      add_dquery(h, t, lane_.dqueries.data + (t - queries.begin) * lane_.dqueries.row);
+      add_dquery(h, t, first, lane_.dqueries.data + (t - queries.begin) * lane_.dqueries.row);
     }
-    turn.store(static_cast<int32_t>(tile_) + 1);
-    turn.notify_all();
   }
 
-  void add_dquery(int64_t h, int64_t t, const S* part) {
+  void add_dquery(int64_t h, int64_t t, bool first, const S* part) {
     const auto scale = static_cast<S>(kernel_.scale);
     const int64_t last_tile = causal() ? t / tile_rows : tiles_of(extents_.T) - 1;
-    const bool first = tile_ == 0, last = tile_ == last_tile;
+    const bool last = tile_ == last_tile;
     G* const dq = HeadRows<G>(kernel_.dqkv.view, b_, h, D()).at(t);
     if constexpr (separate) {
       S* const sum = shared_.dqueries + ((b_ * extents_.H + h) * extents_.T + t) * D();
@@ -192,6 +203,7 @@ class BackwardPiece {
   const BackwardLane<S>& lane_;
   int64_t b_, head_, tile_;
   Range keys_;
+  AttentionTurns turns_;
 };
 
 template <class T, class G>
@@ -203,7 +215,7 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
   Carver lane_memory;
   BackwardLane<S>(lane_memory, e.D);
   find_delta<T>(k, e, shared.delta, stream);
-  std::fill(shared.turn, shared.turn + e.B * e.H * tiles_of(e.T), 0);
+  BackwardPiece<T, G>::turns(k, e, shared).begin();
   // Pieces start in order, so the piece that has its turn has started, and waiting cannot deadlock.
   // Pieces with the earliest keys, which have the most queries, go first.
   std::atomic<int64_t> next = 0;

@@ -5,6 +5,7 @@
 
 #include "spool/kernels/cpu/attention_delta.h"
 #include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/attention_turns.h"
 #include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/tile_unit/attention_kernels.h"
 
@@ -58,13 +59,21 @@ struct TileUnitShared {
 };
 
 // A piece is a tile of keys of one key head: it takes all queries that see it, and alone writes dk
-// and dv.  The pieces of a head add to dq in the order of their keys: each tile of queries has a
-// turn, the number of tiles of keys added so far.
+// and dv.  The pieces of a head add to dq in turns.
 class KeyPiece {
  public:
   KeyPiece(const tiles::Kernels& unit, const AttentionBackward& k, const AttentionExtents& e,
            const TileUnitShared& shared, char* lane)
-      : unit_(unit), k_(k), e_(e), shared_(shared), lane_(lane) {}
+      : unit_(unit), k_(k), e_(e), shared_(shared), lane_(lane), turns_(turns(k, e, shared)) {}
+
+  static AttentionTurns turns(const AttentionBackward& k, const AttentionExtents& e,
+                              const TileUnitShared& shared) {
+    return {.kernel = k,
+            .extents = e,
+            .queries = tiles::backward_queries,
+            .keys = tiles::backward_keys,
+            .turn = shared.turn};
+  }
 
   void run(int64_t b, int64_t kv, int64_t tile) const {
     const Interval keys = tile_at(tile, tiles::backward_keys, e_.T);
@@ -92,7 +101,10 @@ class KeyPiece {
     return to;
   }
 
+  // Nothing if all keys are hidden.
   void attend(int64_t b, int64_t h, int64_t query_tile, int64_t key_tile, Interval keys) const {
+    const int64_t first = turns_.first(b, query_tile);
+    if (key_tile < first) return;
     const tiles::AttentionHead head = head_of(k_, e_, b, h);
     const int64_t row = (b * e_.H + h) * e_.T;
     const Interval queries = tile_at(query_tile, tiles::backward_queries, e_.T);
@@ -101,17 +113,15 @@ class KeyPiece {
                          .lse = k_.lse.as<float>() + row,
                          .delta = shared_.delta + row},
                         queries, keys, lane_);
-    std::atomic_ref<int32_t> turn(shared_.turn[(b * e_.H + h) * query_tiles(e_) + query_tile]);
-    for (int32_t now = turn.load(); now != key_tile; now = turn.load()) turn.wait(now);
     const int64_t last =
         k_.mask == Mask::causal ? queries.begin / tiles::backward_keys : key_tiles(e_) - 1;
-    unit_.add_queries(head, queries,
-                      {.at = shared_.dqueries ? shared_.dqueries + row * e_.D : nullptr,
-                       .first = key_tile == 0,
-                       .last = key_tile == last},
-                      gradient(b, h), lane_);
-    turn.store(static_cast<int32_t>(key_tile) + 1);
-    turn.notify_all();
+    turns_.take(b, h, query_tile, key_tile, [&] {
+      unit_.add_queries(head, queries,
+                        {.at = shared_.dqueries ? shared_.dqueries + row * e_.D : nullptr,
+                         .first = key_tile == first,
+                         .last = key_tile == last},
+                        gradient(b, h), lane_);
+    });
   }
 
   const tiles::Kernels& unit_;
@@ -119,6 +129,7 @@ class KeyPiece {
   const AttentionExtents& e_;
   const TileUnitShared& shared_;
   char* lane_;
+  AttentionTurns turns_;
 };
 
 size_t backward_lane_bytes(const AttentionExtents& e) {
@@ -168,7 +179,7 @@ void run_on_tile_unit(const AttentionBackward& k, const AttentionExtents& e, Cpu
   const TileUnitShared shared(memory, k, e);
   auto* const lanes = reinterpret_cast<char*>(k.workspace.data() + memory.used());
   find_delta<bf16>(k, e, shared.delta, stream);
-  std::fill(shared.turn, shared.turn + e.B * e.H * query_tiles(e), 0);
+  KeyPiece::turns(k, e, shared).begin();
   // Pieces start in order, so the piece that has its turn has started, and waiting cannot deadlock.
   // Pieces with the earliest keys, which have the most queries, go first.
   std::atomic<int64_t> next = 0;
