@@ -24,11 +24,11 @@
 #include <charconv>
 #include <cstdio>
 
+#include "shared/attention_bench.h"
 #include "shared/kernel_bench.h"
 #include "shared/llama_kernels.h"
 #include "shared/rank_kernels.h"
 #include "spool/kernels/adamw.h"
-#include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
 #include "spool/kernels/clip_factor.h"
@@ -50,7 +50,9 @@
 namespace spool {
 namespace {
 
+using benchmarks::add_attention;
 using benchmarks::Arguments;
+using benchmarks::AttentionBench;
 using benchmarks::Bench;
 using benchmarks::seconds_of;
 
@@ -120,41 +122,18 @@ void add_products(Bench& b, DType t, const std::string& suffix) {
   });
 }
 
-// Rows of T tokens; each of several documents, beyond which no token sees, or of one.
-void add_attention(Bench& b, DType t, int64_t T, int64_t documents, const std::string& at) {
-  const int64_t rows = std::max<int64_t>(1, b.N / T);
-  const Shape QKV{rows, T, 3 * C}, Y{rows, T, C}, LSE{rows, H, T};
-  const Heads heads{.query = H, .key = H};
-  const auto starts = [=](Arguments& a) {
-    return documents > 1 ? a.document_starts(rows, T, documents) : View();
-  };
-  b.add("attention_forward" + at, [=](Arguments& a) {
-    return AttentionForward{.y = a.make(Y, t),
-                            .lse = a.make(LSE, DType::f32),
-                            .qkv = a.make(QKV, t),
-                            .heads = heads,
-                            .scale = 0.125,
-                            .first = starts(a)};
-  });
-  b.add("attention_backward" + at, [=](Arguments& a) {
-    return AttentionBackward{.dqkv = a.make(QKV, t),
-                             .dy = a.make(Y, t),
-                             .qkv = a.make(QKV, t),
-                             .y = a.make(Y, t),
-                             .lse = a.make(LSE, DType::f32),
-                             .heads = heads,
-                             .scale = 0.125,
-                             .first = starts(a)};
-  });
-}
-
-void add_attention(Bench& b, DType t, const std::string& suffix) {
+void add_attentions(Bench& b, DType t, const std::string& suffix) {
+  AttentionBench attention{.dtype = t, .heads = {.query = H, .key = H}, .D = C / H};
   for (const int64_t T : {std::min<int64_t>(b.N, 1024), std::min<int64_t>(b.N, 256)}) {
-    add_attention(b, t, T, /*documents=*/1, suffix + "/T:" + std::to_string(T));
+    attention.suffix = suffix + "/T:" + std::to_string(T);
+    attention.rows = b.N / T, attention.T = T;
+    add_attention(b, attention);
   }
   for (const int64_t documents : {1, 8}) {
-    const std::string words = "/T:2048/documents:" + std::to_string(documents);
-    add_attention(b, t, /*T=*/2048, documents, suffix + words);
+    attention.suffix = suffix + "/T:2048/documents:" + std::to_string(documents);
+    attention.rows = std::max<int64_t>(1, b.N / 2048), attention.T = 2048;
+    attention.documents = documents;
+    add_attention(b, attention);
   }
 }
 
@@ -344,7 +323,7 @@ void add_all(Bench& b) {
   for (const DType t : {DType::f32, DType::bf16}) {
     const std::string suffix = std::string("/") + name(t);
     add_products(b, t, suffix);
-    add_attention(b, t, suffix);
+    add_attentions(b, t, suffix);
     add_generation(b, t, suffix);
     add_norms(b, t, suffix);
     add_elementwise(b, t, suffix);

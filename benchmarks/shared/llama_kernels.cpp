@@ -1,8 +1,6 @@
 #include "llama_kernels.h"
 
-#include <cmath>
-
-#include "spool/kernels/attention.h"
+#include "attention_bench.h"
 #include "spool/kernels/cross_entropy.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/embedding.h"
@@ -103,24 +101,7 @@ struct LlamaBench {
   }
 
   void attention() const {
-    const Shape QKV{1, N, m.packed()}, Y{1, N, m.heads.query * m.D}, LSE{1, m.heads.query, N};
-    const double scale = 1 / std::sqrt(static_cast<double>(m.D));
-    b.add("attention_forward" + suffix, [=, heads = m.heads, t = t](Arguments& a) {
-      return AttentionForward{.y = a.make(Y, t),
-                              .lse = a.make(LSE, DType::f32),
-                              .qkv = a.make(QKV, t),
-                              .heads = heads,
-                              .scale = scale};
-    });
-    b.add("attention_backward" + suffix, [=, heads = m.heads, t = t](Arguments& a) {
-      return AttentionBackward{.dqkv = a.make(QKV, t),
-                               .dy = a.make(Y, t),
-                               .qkv = a.make(QKV, t),
-                               .y = a.make(Y, t),
-                               .lse = a.make(LSE, DType::f32),
-                               .heads = heads,
-                               .scale = scale};
-    });
+    add_attention(b, {.suffix = suffix, .dtype = t, .T = N, .heads = m.heads, .D = m.D});
   }
 
   void swiglu() const {
