@@ -22,8 +22,8 @@ using Specs = Few<Spec>;
 // output is what it normalises; its others are statistics, which are small and kept.
 enum class OpKind : uint8_t { norm, activation, attention, product, gather, move, other };
 template <>
-inline constexpr std::array enumerator_names<OpKind>{"norm",    "activation", "attention",
-                                                     "product", "gather",     "other"};
+inline constexpr std::array enumerator_names<OpKind>{"norm",   "activation", "attention", "product",
+                                                     "gather", "move",       "other"};
 
 // An input or an output of an op, by position.
 struct Slot {

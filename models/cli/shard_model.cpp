@@ -106,17 +106,20 @@ json parameters_of(const PlannedMesh& best) {
 }
 
 // All arrangements that were tried, if there were several; else null.
-json meshes_json(const std::vector<PlannedMesh>& all, const std::vector<RefusedMesh>& refused) {
+json meshes_json(const std::vector<PlannedMesh>& all, const std::vector<RefusedMesh>& refused,
+                 const PlannedMesh& best) {
   if (all.size() + refused.size() < 2) return {};
   json meshes = json::array();
   for (const PlannedMesh& tried : all) {
     meshes.push_back({{"mesh", tried.options.mesh},
                       {"foretold_step_ms", 1e3 * tried.run.foretold.seconds},
                       {"foretold_peak_bytes", tried.run.foretold.memory.peak},
-                      {"feasible", !tried.run.refusal}});
+                      {"feasible", !tried.run.refusal},
+                      {"chosen", &tried == &best}});
   }
   for (const RefusedMesh& one : refused) {
-    meshes.push_back({{"mesh", one.mesh}, {"feasible", false}, {"why", one.why.what()}});
+    meshes.push_back(
+        {{"mesh", one.mesh}, {"feasible", false}, {"chosen", false}, {"why", one.why.what()}});
   }
   return meshes;
 }
@@ -204,7 +207,7 @@ int shard_model(const CLI::App& command, const ShardModelFlags& flags) {
   }
   if (best.run.refusal) throw Error(*best.run.refusal);
   if (!o.save_shard.empty()) save_shards(o.save_shard, describe_step(best.run.config));
-  const json meshes = meshes_json(all, refused);
+  const json meshes = meshes_json(all, refused, best);
   if (!o.report.empty()) {
     json page = plan_report(best.run, best.machine, o.model);
     if (!meshes.is_null()) page["meshes"] = meshes;

@@ -1,9 +1,9 @@
 #pragma once
 
 // How ranks share each micro-batch of a run, chosen: candidates (planner/sharding/
-// shard_candidates.h) are rehearsed, each keeping all; in the order of their seconds they are
-// planned within the run's memory, until one that keeps all would be no faster than the fastest
-// plan.  A report of a plan has the choice as JSON.
+// shard_candidates.h) are rehearsed, each keeping all, and planned within the run's memory, those
+// that are expected to be fastest first: policies by hand that may be faster than the fastest plan,
+// and of others those that are expected to be, by half a percent.  A report of a plan has the choice as JSON.
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -21,7 +21,7 @@ struct JudgedSharding {
   StepShards shards = {};
   double seconds = 0;  // of a step that keeps all, and its peak in bytes of a rank
   size_t peak = 0;
-  // Within the run's memory; none: it was not planned, as it could not be the fastest.
+  // Within the run's memory; none: it was not planned.
   struct Planned {
     bool fits = false;
     double seconds = 0;

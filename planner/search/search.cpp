@@ -307,7 +307,7 @@ struct Search::State {
     };
     const auto seconds = [&] { return fastest ? fastest->seconds : infinite; };
     if (keep_all.peak <= budget) take(keep_all);
-    if (is_proven(fastest, budget)) return fastest;
+    if (is_proven(fastest, budget) && !step.machine.kernels) return fastest;
     const int level = level_within(budget);
     if (optimum(level) < seconds()) {
       if (const auto& other = plan_of_level(level)) take(*other);
@@ -385,11 +385,13 @@ SearchResult Search::comparison(size_t budget) { return state_->result(state_->k
 
 double Search::expected_seconds(size_t budget) {
   if (state_->keep_all.peak <= budget) return state_->keep_all.seconds;
-  constexpr size_t holes = 16;  // layouts leave a part of so many, at most
-  const size_t bytes = budget - budget / holes;
-  const auto proposal =
-      state_->proposer.fastest({.step = bytes, .run = bytes, .host = state_->levers.host_bytes});
-  return proposal ? proposal->seconds : infinite;
+  constexpr size_t holes = 16;  // layouts often leave a part of so many
+  for (const size_t bytes : {budget - budget / holes, budget}) {
+    const auto proposal =
+        state_->proposer.fastest({.step = bytes, .run = bytes, .host = state_->levers.host_bytes});
+    if (proposal) return proposal->seconds;
+  }
+  return infinite;
 }
 
 size_t Search::smallest_budget() { return state_->smallest_plan().peak; }

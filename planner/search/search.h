@@ -42,7 +42,7 @@ class Search {
   // not, and the lower bound.
   SearchResult comparison(size_t budget);
   // What a plan within the budget is expected to take, by sums of what options cost, before any is
-  // tried, with room for holes; infinite if none may fit so.
+  // tried, with room for holes if that is there; infinite if none may fit.
   double expected_seconds(size_t budget);
   // The smallest possible budget: the smallest peak of any plan that the search lays out.
   size_t smallest_budget();

@@ -44,16 +44,14 @@ function meshesSection(report) {
   const {meshes} = report;
   const part = section("meshes", "Arrangements of the ranks",
     "The best way to cut the ops in each. Left and down is better.");
-  const best = smallest(meshes.map((m) => (m.feasible ? m.foretold_step_ms : NaN)));
   const points = (isWanted) => meshes.filter(isWanted).map((m) => ({
     x: m.foretold_peak_bytes, y: m.foretold_step_ms, name: m.mesh,
     words: inWords(m.mesh, m.foretold_peak_bytes, m.foretold_step_ms) + (m.feasible ? "" : ", which does not fit"),
   }));
-  const isBest = (m) => m.foretold_step_ms === best;
   const chart = {
     title: `${plural(meshes.length, "arrangement")} of the ranks.`, xTitle: "peak memory of a rank",
-    groups: [{name: "others", look: "simple", mark: "square", points: points((m) => !isBest(m))},
-             {name: "chosen", look: "own", mark: "diamond", size: 6, points: points(isBest)}],
+    groups: [{name: "others", look: "simple", mark: "square", points: points((m) => !m.chosen)},
+             {name: "chosen", look: "own", mark: "diamond", size: 6, points: points((m) => m.chosen)}],
   };
   drawnParts.meshes = scatter(part, chart);
   part.append(table("Arrangements", ["mesh", "peak (bytes)", "step (ms)", "why not"], meshes,

@@ -162,7 +162,8 @@ function readCuts(part, cuts) {
 function cutsSection(cuts) {
   const part = section("cuts", "How ranks share the ops",
     "A box for what each rank along an axis has of an op. Arrows are what moves between ranks: to the right in " +
-    "forward, to the left in backward, with what a rank sends and how long the link takes.");
+    "forward, to the left in backward, with what a rank sends and how long the link takes. Gradients of parameters " +
+    "that ranks share are summed beside backward, which is not drawn.");
   part.append(legend(Object.entries(CUTS).map(([, [look, words]]) => [swatch(`cell ${look}`), words])));
   readCuts(part, cuts);
   const ops = opsOfCuts(cuts);

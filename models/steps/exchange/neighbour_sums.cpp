@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "spool/autograd/sharding/collectives.h"
+#include "spool/kernels/elementwise.h"
 #include "spool/kernels/sum_ranks.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -54,23 +56,63 @@ void NeighbourSums::add_up() {
   in_flight_ = std::move(waiting_);
   waiting_.clear();
   elements_ = 0;
+  if (begun_.empty()) retire();
 }
 
-// Small gradients are gathered together, which is one exchange.
+// Large gradients are summed where they are, small ones are gathered together, and others, and those
+// that do not divide by the ranks, are summed together.
 void NeighbourSums::begin_along(size_t axis, const std::vector<Parameter*>& some) {
-  constexpr size_t small = 64 * 1024;  // bytes
-  const Name exchange = sentence("sums of gradients along ", ranks_.along(axis).axis());
-  std::vector<View> together;
+  constexpr size_t small = 64 * 1024, large = size_t{4} << 20;  // bytes
+  const RankGroup& group = ranks_.along(axis);
+  const Name exchange = sentence("sums of gradients along ", group.axis());
+  std::vector<View> gathered, packed;
   for (const Parameter* p : some) {
     const View gradient = p->grad.view();
+    const bool divides = gradient.numel() % group.size() == 0;
     if (gradient.nbytes() < small) {
-      together.push_back(gradient);
+      gathered.push_back(gradient);
+    } else if (gradient.nbytes() < large || !divides) {
+      packed.push_back(gradient);
     } else {
-      begun_.push_back(Collectives(stream_, memory_name, exchange.c_str(), ranks_.along(axis))
-                           .begin_all_reduce(gradient));
+      begin(group, gradient, exchange);
     }
   }
-  if (!together.empty()) begin_together(ranks_.along(axis), together, exchange);
+  const bool is_one = packed.size() == 1 && packed.front().numel() % group.size() == 0;
+  if (is_one) begin(group, packed.front(), exchange);
+  if (!packed.empty() && !is_one) begin_packed(group, packed, exchange);
+  if (!gathered.empty()) begin_together(group, gathered, exchange);
+}
+
+void NeighbourSums::begin(const RankGroup& group, const View& gradient, const Name& exchange) {
+  begun_.push_back(
+      Collectives(stream_, memory_name, exchange.c_str(), group).begin_all_reduce(gradient));
+}
+
+// In memory of their own, which divides.
+void NeighbourSums::begin_packed(const RankGroup& group, const std::vector<View>& all,
+                                 const Name& exchange) {
+  int64_t elements = 0;
+  for (const View& v : all) elements += v.numel();
+  const Tensor bucket({Shape{round_up<int64_t>(elements, group.size())}, all.front().dtype()}, stream_,
+                      {.name = memory_name, .purpose = Purpose::exchange});
+  Stream& queue = group.queue().stream();
+  group.queue().follow(stream_);
+  const auto copy = [&](bool back) {
+    int64_t at = 0;
+    for (const View& here : all) {
+      const View there = bucket.view().slice_elements({at, at + here.numel()});
+      queue.copy((back ? here : there).data(), (back ? there : here).data(), here.nbytes());
+      at += here.numel();
+    }
+  };
+  copy(/*back=*/false);
+  if (const Range rest{elements, bucket.numel()}; rest.size() > 0) {
+    launch(Fill{.out = bucket.view().slice_elements(rest)}, queue);
+  }
+  begin(group, bucket, exchange);
+  copy(/*back=*/true);
+  begun_.back().output = bucket;
+  begun_.back().done = queue.record();
 }
 
 void NeighbourSums::begin_together(const RankGroup& group, const std::vector<View>& all,

@@ -31,6 +31,8 @@ class NeighbourSums final : public GradientSink {
  private:
   void add_up();
   void begin_along(size_t axis, const std::vector<Parameter*>&);
+  void begin(const RankGroup&, const View& gradient, const Name& exchange);
+  void begin_packed(const RankGroup&, const std::vector<View>&, const Name& exchange);
   void begin_together(const RankGroup&, const std::vector<View>&, const Name& exchange);
   void retire();
   void pass_on(Parameter& p) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "spool/models/data/chat.h"
 #include "spool/models/families/model_file.h"
-#include "spool/models/inference/chat.h"
 #include "spool/models/inference/stop_tokens.h"
 
 namespace spool {
