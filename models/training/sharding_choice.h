@@ -2,8 +2,9 @@
 
 // How ranks share each micro-batch of a run, chosen: candidates (planner/sharding/
 // shard_candidates.h) are rehearsed, each keeping all, and planned within the run's memory, those
-// that are expected to be fastest first: policies by hand that may be faster than the fastest plan,
-// and of others those that are expected to be, by half a percent.  A report of a plan has the choice as JSON.
+// first that are expected to be fastest: policies by hand that may be faster than the fastest
+// plan, and of others those that are expected to be, by half a percent.  A report of a plan has the
+// choice as JSON.
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>

@@ -387,9 +387,8 @@ double Search::expected_seconds(size_t budget) {
   if (state_->keep_all.peak <= budget) return state_->keep_all.seconds;
   constexpr size_t holes = 16;  // layouts often leave a part of so many
   for (const size_t bytes : {budget - budget / holes, budget}) {
-    const auto proposal =
-        state_->proposer.fastest({.step = bytes, .run = bytes, .host = state_->levers.host_bytes});
-    if (proposal) return proposal->seconds;
+    const ProposalLimits limits{.step = bytes, .run = bytes, .host = state_->levers.host_bytes};
+    if (const auto proposal = state_->proposer.fastest(limits)) return proposal->seconds;
   }
   return infinite;
 }
