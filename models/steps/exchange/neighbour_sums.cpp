@@ -59,8 +59,8 @@ void NeighbourSums::add_up() {
   if (begun_.empty()) retire();
 }
 
-// Large gradients are summed where they are, small ones are gathered together, and others, and those
-// that do not divide by the ranks, are summed together.
+// Large gradients are summed where they are, small ones are gathered together, and others, and
+// those that do not divide by the ranks, are summed together.
 void NeighbourSums::begin_along(size_t axis, const std::vector<Parameter*>& some) {
   constexpr size_t small = 64 * 1024, large = size_t{4} << 20;  // bytes
   const RankGroup& group = ranks_.along(axis);
@@ -93,8 +93,8 @@ void NeighbourSums::begin_packed(const RankGroup& group, const std::vector<View>
                                  const Name& exchange) {
   int64_t elements = 0;
   for (const View& v : all) elements += v.numel();
-  const Tensor bucket({Shape{round_up<int64_t>(elements, group.size())}, all.front().dtype()}, stream_,
-                      {.name = memory_name, .purpose = Purpose::exchange});
+  const Tensor bucket({Shape{round_up<int64_t>(elements, group.size())}, all.front().dtype()},
+                      stream_, {.name = memory_name, .purpose = Purpose::exchange});
   Stream& queue = group.queue().stream();
   group.queue().follow(stream_);
   const auto copy = [&](bool back) {
