@@ -15,37 +15,16 @@
 namespace spool {
 namespace {
 
-// A malformed template does not matter if a format is given.
-std::optional<std::string> template_of(const GenerateArguments& a, const ModelFile& file) {
-  try {
-    return chat_template_in(file.directory());
-  } catch (const Error& e) {
-    if (a.chat_format.empty() || e.kind() != ErrorKind::file) throw;
-    return {};
-  }
-}
-
 std::optional<Chat> chat_of(const GenerateArguments& a, const ModelFile& file,
                             const Tokenizer& tokenizer) {
   if (!a.chat) return {};
-  const auto text = template_of(a, file);
-  const KnownTemplate* known = text ? find_known_template(*text) : nullptr;
-  std::optional<ChatChoice> choice = parse_chat_format(a.chat_format);
-  if (!choice && known) choice = {.format = known->format, .begins = known->begins};
-  check_file_setting(
-      choice.has_value(), file.directory(), {"chat-format"},
-      text ? "its template of chats is none of those that Spool knows by their text"
-           : "has no template of chats",
-      "; if the model was trained on chats in one of these formats, name it, as in --chat-format "
-      "chatml, or chatml+bos if they begin with the token that begins texts: ",
-      list_of<ChatFormat>());
-  if (known && known->format == choice->format) choice->begins |= known->begins;
-  if (known && a.system.empty() && known->has_own_message) {
+  const ChosenChat chosen = choose_chat(a.chat_format, file.directory());
+  if (chosen.has_own_message && a.system.empty()) {
     logger().info(
         "the model's template of chats begins with a message of its own, which Spool does not "
         "add; give what the assistant should be told by --system");
   }
-  return open_chat(*choice, tokenizer, file.directory());
+  return open_chat(chosen.choice, tokenizer, file.directory());
 }
 
 SamplingOptions sampling_of(const GenerateArguments& a, const GenerationConfig& own) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "spool/models/data/chat.h"
 #include "spool/models/families/model_file.h"
-#include "spool/models/inference/chat.h"
 #include "spool/models/inference/sampling.h"
 #include "spool/models/steps/step.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"

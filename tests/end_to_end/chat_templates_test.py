@@ -68,7 +68,7 @@ def templates():
 
 def table():
     """SHA-256 by source."""
-    text = (SOURCES / "models" / "inference" / "chat_templates.cpp").read_text()
+    text = (SOURCES / "models" / "data" / "chat_templates.cpp").read_text()
     return dict(re.findall(r'\{"([^"]+)",\s*"([0-9a-f]{64})"', text))
 
 

@@ -149,7 +149,7 @@ class Generate(Files):
         out = self.chat_model(CHATML.replace("message", "m"))
         config = out / "latest" / "tokenizer_config.json"
         words = ["--chat", "--temperature", 0, "--tokens", 8, "--prompt", "7"]
-        self.refused(spool("generate", "--model", out, *words), 1, "none of those", "--chat-format chatml")
+        self.refused(spool("generate", "--model", out, *words), 1, "none of those", "--chat-format", "such as chatml")
         named = self.written(*words, "--chat-format", "chatml")
 
         def template(value):

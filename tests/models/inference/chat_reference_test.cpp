@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/inference/chat.h"
+#include "spool/models/data/chat.h"
 #include "spool/models/tokenizers/json_tokenizer.h"
 #include "spool/runtime/files/json.h"
 #include "tests/runtime/source_folder.h"

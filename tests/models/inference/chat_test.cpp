@@ -1,6 +1,6 @@
 // Chats: the texts of conversations, and where a text that comes in parts ends.
 
-#include "spool/models/inference/chat.h"
+#include "spool/models/data/chat.h"
 
 #include <gtest/gtest.h>
 

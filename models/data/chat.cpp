@@ -1,7 +1,9 @@
 // Reads the beginning-of-text token from tokenizer_config.json.
 
-#include "spool/models/inference/chat.h"
+#include "spool/models/data/chat.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "spool/runtime/files/file.h"
@@ -58,7 +60,27 @@ std::vector<int32_t> begin_tokens(const Tokenizer& tokenizer, const fs::path& di
   return tokenizer.begin_of_text();
 }
 
+size_t bytes_of(const Tokenizer& tokenizer, const int32_t& token) {
+  return tokenizer.decode_rest({&token, 1}).size();
+}
+
 }  // namespace
+
+void append(const Tokenizer& tokenizer, const std::string& text, std::optional<size_t> begin,
+            Example& to) {
+  const size_t first = to.tokens.size();
+  tokenizer.encode(text, to.tokens);
+  to.learnt.resize(to.tokens.size(), 0);
+  if (!begin) return;
+  std::vector<int32_t> before;
+  tokenizer.encode(std::string_view(text).substr(0, *begin), before);
+  size_t not_learnt = 0, bytes = 0;
+  for (const int32_t& token : before) not_learnt += bytes_of(tokenizer, token);
+  for (size_t i = first; i < to.tokens.size(); ++i) {
+    bytes += bytes_of(tokenizer, to.tokens[i]);
+    to.learnt[i] = bytes > not_learnt;
+  }
+}
 
 std::optional<ChatChoice> parse_chat_format(std::string_view text) {
   constexpr std::string_view with_begin = "+bos";
@@ -104,6 +126,57 @@ std::vector<int32_t> Chat::next_turn(int32_t last, const std::string& user) cons
   const std::string_view after = words_of(format_).after_end;
   tokenizer_.encode(sentence(after, message("user", user), header("assistant")), tokens);
   return tokens;
+}
+
+// Each message is encoded from after the token that ends the one before: an added token cuts any
+// text, so the tokens are those of the whole.
+Example Chat::encode(std::span<const ChatMessage> messages) const {
+  constexpr std::array roles{"system", "user", "assistant"};
+  const ChatWords words = words_of(format_);
+  Example example{.tokens = first_};
+  std::string before;
+  for (const ChatMessage& m : messages) {
+    check(std::ranges::find(roles, m.role) != roles.end(), "a message is of the role '", m.role,
+          "', and a chat has system, user and assistant");
+    const std::string start = before + header(m.role);
+    const std::string_view content = words.trims ? trimmed(m.content) : m.content;
+    const bool is_learnt = m.role == roles.back();
+    append(tokenizer_, sentence(start, content, words.end),
+           is_learnt ? std::optional(start.size()) : std::nullopt, example);
+    before = words.after_end;
+  }
+  append(tokenizer_, before, {}, example);
+  return example;
+}
+
+namespace {
+
+// A malformed template does not matter if a format is given.
+std::optional<std::string> template_in(const fs::path& directory, bool is_needed) {
+  try {
+    return chat_template_in(directory);
+  } catch (const Error& e) {
+    if (is_needed || e.kind() != ErrorKind::file) throw;
+    return {};
+  }
+}
+
+}  // namespace
+
+ChosenChat choose_chat(const std::string& asked, const fs::path& directory) {
+  const auto text = template_in(directory, asked.empty());
+  const KnownTemplate* known = text ? find_known_template(*text) : nullptr;
+  std::optional<ChatChoice> choice = parse_chat_format(asked);
+  if (!choice && known) choice = {.format = known->format, .begins = known->begins};
+  check_file_setting(
+      choice.has_value(), directory, {"chat-format"},
+      text ? "its template of chats is none of those that Spool knows by their text"
+           : "has no template of chats",
+      "; if the model was trained on chats in one of these formats, name it, such as chatml, "
+      "or chatml+bos if they begin with the token that begins texts: ",
+      list_of<ChatFormat>());
+  if (known && known->format == choice->format) choice->begins |= known->begins;
+  return {.choice = *choice, .has_own_message = known && known->has_own_message};
 }
 
 Chat open_chat(const ChatChoice& choice, const Tokenizer& tokenizer, const fs::path& directory) {

@@ -1,6 +1,6 @@
 // SHA-256 against the examples of FIPS 180-4 and the lengths where its padding changes.
 
-#include "spool/models/inference/sha256.h"
+#include "spool/models/data/sha256.h"
 
 #include <gtest/gtest.h>
 

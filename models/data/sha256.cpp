@@ -1,4 +1,4 @@
-#include "spool/models/inference/sha256.h"
+#include "spool/models/data/sha256.h"
 
 #include <array>
 #include <bit>

@@ -1,12 +1,12 @@
 // Which chat templates are known, and where a folder has its own.
 
-#include "spool/models/inference/chat_templates.h"
+#include "spool/models/data/chat_templates.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "spool/models/inference/sha256.h"
+#include "spool/models/data/sha256.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 

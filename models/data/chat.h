@@ -6,14 +6,31 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "spool/models/inference/chat_templates.h"
+#include "spool/models/data/chat_templates.h"
 #include "spool/models/tokenizers/tokenizer.h"
 
 namespace spool {
+
+struct ChatMessage {
+  std::string role = {}, content = {};  // "system", "user" or "assistant"
+};
+
+// Tokens to train on, and which of them a model is to learn to write; that of the first does not
+// count.
+struct Example {
+  std::vector<int32_t> tokens = {};
+  std::vector<uint8_t> learnt = {};  // parallel: 0 or 1
+};
+
+// Appends a text.  Of its tokens those are learnt that have a byte from `begin` on, a place between
+// two characters; none: none.  Bytes are those that tokens decode to, one by one, which add up over
+// any cut of a text.
+void append(const Tokenizer&, const std::string& text, std::optional<size_t> begin, Example& to);
 
 struct ChatChoice {
   ChatFormat format = ChatFormat::chatml;
@@ -38,6 +55,10 @@ class Chat {
   // The token that ends a message.
   int32_t end() const { return end_; }
 
+  // A whole conversation.  Of what the assistant says each token that has a byte of it is learnt,
+  // and the token that ends it.  Throws if a role is none of a chat's.
+  Example encode(std::span<const ChatMessage>) const;
+
  private:
   std::string message(std::string_view role, std::string_view content) const;
   std::string header(std::string_view role) const;
@@ -47,6 +68,14 @@ class Chat {
   std::vector<int32_t> first_;
   int32_t end_;
 };
+
+// The format that `asked` names, or, if it is empty, that of the template in a model's folder.
+struct ChosenChat {
+  ChatChoice choice = {};
+  bool has_own_message = false;  // the template adds one that Spool does not add
+};
+// Throws, of the setting chat-format, if neither is known.
+ChosenChat choose_chat(const std::string& asked, const std::filesystem::path& directory);
 
 // Takes the beginning-of-text token, if the format needs it, from the tokenizer's files in a
 // model's folder.  Throws if they name none.

@@ -1,12 +1,12 @@
 // Reads templates, also from tokenizer_config.json.
 
-#include "spool/models/inference/chat_templates.h"
+#include "spool/models/data/chat_templates.h"
 
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/inference/sha256.h"
+#include "spool/models/data/sha256.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 
