@@ -25,6 +25,7 @@ std::function<int()> add_plot(CLI::App&);
 std::function<int()> add_info(CLI::App&);
 std::function<int()> add_calibrate(CLI::App&);
 std::function<int()> add_shard(CLI::App&);
+std::function<int()> add_show_data(CLI::App&);
 
 // Flags that several commands have.
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);

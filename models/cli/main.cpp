@@ -264,6 +264,9 @@ int main(int argc, char** argv) {
   add("eval", "Measure a model's loss on text, or its accuracy on multiple-choice questions",
       add_eval);
   add("tokenize", "Convert text to shards of tokens, or shards to text", add_tokenize);
+  add("show-data",
+      "Show examples of conversations as a model would see them, and what it would learn",
+      add_show_data);
   add("calibrate", "Measure the kernels of a training step, from which its time is foretold",
       add_calibrate);
   add("shard", "Say how an op can be cut over a mesh of ranks, and what that costs", add_shard);
