@@ -6,8 +6,9 @@
 //   {"conversations": [{"from": "human", "value": ...}, ...]}  the same, as ShareGPT writes it:
 //                                                              system, human and gpt
 //   {"prompt": ..., "completion": ...}                         or "response"
-//   {"instruction": ..., "input": ..., "output": ...}          as Alpaca does: a conversation, whose
-//                                                              user says instruction, line end, input
+//   {"instruction": ..., "input": ..., "output": ...}          as Alpaca does: a conversation
+//                                                              whose user says instruction, line
+//                                                              end, input
 //   {"text": ...}
 //
 // and the rows of tokens that they become.  Other fields are passed over.  Of a conversation what
