@@ -9,7 +9,7 @@ from commands import PROSE, Folder, main, spool
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"\bspool ([a-z]+)((?:[^\n`\\#]|\\\n)*)")
+COMMAND = re.compile(r"\bspool ([a-z]+(?:-[a-z]+)*)((?:[^\n`\\#]|\\\n)*)")
 ROW = re.compile(r"^ +(.*?)  +(\S.*)$", re.MULTILINE)  # of the table before step 0: name, value
 
 

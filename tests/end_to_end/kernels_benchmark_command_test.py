@@ -10,7 +10,8 @@ import unittest
 from commands import main, spool
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SOURCES = ["benchmarks/kernels.cpp", "benchmarks/shared/llama_kernels.cpp", "benchmarks/shared/rank_kernels.cpp"]
+SHARED = ["attention_bench", "llama_kernels", "rank_kernels"]
+SOURCES = ["benchmarks/kernels.cpp", *(f"benchmarks/shared/{name}.cpp" for name in SHARED)]
 STRUCT = re.compile(r'^struct (\w+) \{\n  static constexpr const char\* name = "(\w+)"', re.M)
 LAUNCHES = re.compile(r"  kernel +launches +ms\n((?:  \w+ +\d+ +[\d.]+\n)+)")
 
