@@ -1,7 +1,6 @@
 #include "spool/models/training/sharding_choice.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "spool/autograd/sharding/sharded_model.h"
@@ -81,8 +80,6 @@ class Chooser {
   ChosenRun best() { return std::move(best_); }
 
  private:
-  static constexpr double never = std::numeric_limits<double>::infinity();
-
   struct Candidate {
     JudgedSharding* judged = nullptr;
     double expected = 0, bound = 0;  // seconds

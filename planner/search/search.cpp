@@ -39,7 +39,7 @@ struct Search::State {
   std::optional<FoundPlan> smallest = {};
   std::unique_ptr<State> plain = {};
 
-  State(SearchedStep s, Levers l)
+  State(const SearchedStep& s, const Levers& l)
       : State(s, l, measure_segments(s, l), std::make_shared<Trials>(s)) {}
 
   State(SearchedStep s, Levers l, MeasuredSegments m, std::shared_ptr<Trials> t)
