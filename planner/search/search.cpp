@@ -361,8 +361,8 @@ struct Search::State {
   }
 };
 
-Search::Search(SearchedStep step, Levers levers)
-    : state_(std::make_unique<State>(std::move(step), std::move(levers))) {}
+Search::Search(const SearchedStep& step, const Levers& levers)
+    : state_(std::make_unique<State>(step, levers)) {}
 
 Search::~Search() = default;
 

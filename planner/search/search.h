@@ -31,7 +31,7 @@ struct SearchResult {
 
 class Search {
  public:
-  Search(SearchedStep, Levers);
+  Search(const SearchedStep&, const Levers&);
   ~Search();
 
   // The fastest plan within a budget of device bytes.
