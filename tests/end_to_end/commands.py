@@ -27,6 +27,11 @@ nightly = unittest.skipUnless(NIGHTLY, "takes long: SPOOL_NIGHTLY=1")
 SKIPPED = 77  # the exit code that CTest takes for "could not run here"
 SHAPE = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
 BY_HAND = ["--recompute", "none", "--chunk-loss", 0]  # nothing is left to choose for a budget
+TOKENIZERS = pathlib.Path(__file__).parents[1] / "reference" / "tokenizers"
+CHATML = (  # that of docs/files.md
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 PROSE = "".join(f"Line {i} of a text that says little: {i * i}.\n" for i in range(400))
 
 

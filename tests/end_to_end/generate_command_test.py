@@ -4,18 +4,12 @@ generate_command_test.py PROGRAM [CASE...]
 """
 
 import json
-import pathlib
 import re
 import shutil
 import subprocess
 
-from commands import PROGRAM, PROSE, Files, main, spool
+from commands import CHATML, PROGRAM, PROSE, TOKENIZERS, Files, main, spool
 
-TOKENIZERS = pathlib.Path(__file__).parents[1] / "reference" / "tokenizers"
-CHATML = (  # that of docs/files.md
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 SHAPE = "--layers 2 --heads 2 --channels 24 --context 64 --seq 32 --batch 4 --lr 0.01".split()
 
 

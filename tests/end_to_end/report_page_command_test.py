@@ -9,12 +9,11 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import chromium
 from commands import PROGRAM, PROSE, SHAPE, SKIPPED, main, spool
-from report_pages import page_with, report_in
+from report_pages import DrawnPages, page_with, report_in
 
 WIDTHS = [1280, 760, 375]
 NIGHTLY = os.environ.get("SPOOL_NIGHTLY") == "1"
@@ -46,13 +45,10 @@ def byte_ms(memory, index):
     return sum(span * amount for span, amount in zip(spans, memory["bytes"][index]))
 
 
-class Pages(unittest.TestCase):
+class Pages(DrawnPages):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="spool-pages-")
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.out = pathlib.Path(cls.folder.name)
-        cls.browser = cls.enterClassContext(chromium.Chromium(chromium.find()))
+        super().setUpClass()
         cls.json = cls.out / "plan.json"
         cls.plan = cls.make("plan.html", *H200, "--memory", BUDGET, "--json", cls.json)
 
@@ -63,14 +59,6 @@ class Pages(unittest.TestCase):
         if code != (0 if fits else 1):
             raise AssertionError(said)
         return page
-
-    def open(self, page, width=1280):
-        self.browser.resize(width)
-        self.browser.open(page.as_uri())
-        self.assertEqual(self.browser.complaints(), [])
-        self.assertEqual(self.browser.requests(), [page.as_uri()])
-        self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
-        return json.loads(self.browser.run("document.documentElement.dataset.spoolDrawn"))
 
     def check_memory(self, drawn, memory):
         self.assertEqual(drawn["peak_bytes"], max(memory["total_bytes"]))

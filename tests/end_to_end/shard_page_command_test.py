@@ -5,15 +5,12 @@ What is drawn is what its JSON says, and that adds up to the exchanges of a whol
 
 import collections
 import json
-import pathlib
 import re
 import sys
-import tempfile
-import unittest
 
 import chromium
 from commands import SKIPPED, main, spool
-from report_pages import page_with, report_in
+from report_pages import DrawnPages, page_with, report_in
 
 WIDTHS = [1280, 760, 375]
 MODEL = "--model gpt2-124m --layers 4 --batch 8 --seq 512 --dtype bf16".split()
@@ -41,13 +38,10 @@ def sent_by(cuts):
     return sent
 
 
-class Page(unittest.TestCase):
+class Page(DrawnPages):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="spool-shard-page-")
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.out = pathlib.Path(cls.folder.name)
-        cls.browser = cls.enterClassContext(chromium.Chromium(chromium.find()))
+        super().setUpClass()
         cls.page = cls.make("shards.html", "--mesh", "2x4", "--machine", "8xh200")
 
     @classmethod
@@ -57,13 +51,6 @@ class Page(unittest.TestCase):
         if code != 0:
             raise AssertionError(said)
         return page
-
-    def open(self, page, width=1280):
-        self.browser.resize(width)
-        self.browser.open(page.as_uri())
-        self.assertEqual(self.browser.complaints(), [])
-        self.assertLessEqual(self.browser.run("document.documentElement.scrollWidth"), width)
-        return json.loads(self.browser.run("document.documentElement.dataset.spoolDrawn"))
 
     def check_cuts(self, drawn, cuts):
         boxes, moves = collections.Counter(), collections.Counter()

@@ -4,15 +4,9 @@ show_data_command_test.py PROGRAM [CASE...]
 """
 
 import json
-import pathlib
 
-from commands import Files, main, spool
+from commands import CHATML, TOKENIZERS, Files, main, spool
 
-TOKENIZERS = pathlib.Path(__file__).parents[1] / "reference" / "tokenizers"
-CHATML = (  # that of docs/files.md
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 SHAPE = "--layers 1 --heads 2 --channels 16 --context 64 --seq 32 --batch 2".split()
 
 
