@@ -7,6 +7,14 @@
 #include "spool/runtime/integer.h"
 
 namespace spool {
+namespace {
+
+void check_row(const char* matrix, int64_t row, const View& v) {
+  check(row == 0 || row >= v.shape().row(), "matmul: rows of ", matrix, " that are ", row,
+        " elements apart, and have ", v.shape().row());
+}
+
+}  // namespace
 
 void Matmul::check_arguments() const {
   const Arguments all(name);
@@ -19,7 +27,15 @@ void Matmul::check_arguments() const {
            a_transposed ? m : k);
   all.rows(b_transposed ? "b (transposed)" : "b", b, type, b_transposed ? n : k,
            b_transposed ? k : n);
-  if (bias) all.elements("bias", bias, type, n);
+  check_row("a", a_row, a);
+  check_row("b", b_row, b);
+  check_row("c", c_row, c.view);
+  check(c_row == 0 || k > 0, "matmul: columns of a matrix, and no terms");
+  if (bias) {
+    all.elements("bias", bias, type, n);
+    check(alpha == 1 && c_row == 0, "matmul: a bias with an alpha of ", alpha,
+          " or columns of a matrix");
+  }
   all.apart("c", c.view, {{"a", a}, {"b", b}, {"bias", bias}});
 }
 

@@ -94,11 +94,13 @@ LeftTile<accumulator_t<T>> pack_a(const Matmul& k, Range m, Range terms,
   const Range rest{m.size(), round_up(m.size(), block_rows)}, all{0, terms.size()};
   if (k.a_transposed) {
     fill_zeros(to.a, {P::rows, 1}, all, rest);
-    copy(a + terms.begin * k.M() + m.begin, k.M(), to.a, {P::rows, 1}, terms.size(), m.size());
+    copy(a + terms.begin * k.a_stride() + m.begin, k.a_stride(), to.a, {P::rows, 1}, terms.size(),
+         m.size());
     return {to.a, 1, P::rows};
   }
   fill_zeros(to.a, {P::terms, 1}, rest, all);
-  copy(a + m.begin * k.K() + terms.begin, k.K(), to.a, {P::terms, 1}, m.size(), terms.size());
+  copy(a + m.begin * k.a_stride() + terms.begin, k.a_stride(), to.a, {P::terms, 1}, m.size(),
+       terms.size());
   return {to.a, P::terms, 1};
 }
 
@@ -110,9 +112,11 @@ Tile<accumulator_t<T>> pack_b(const Matmul& k, Range terms, Range n, Parts<accum
   const Range rest{n.size(), round_up(n.size(), Vector<accumulator_t<T>>::lanes)};
   fill_zeros(to.b, {P::columns, 1}, {0, terms.size()}, rest);
   if (k.b_transposed) {
-    copy(b + n.begin * k.K() + terms.begin, k.K(), to.b, {1, P::columns}, n.size(), terms.size());
+    copy(b + n.begin * k.b_stride() + terms.begin, k.b_stride(), to.b, {1, P::columns}, n.size(),
+         terms.size());
   } else {
-    copy(b + terms.begin * k.N() + n.begin, k.N(), to.b, {P::columns, 1}, terms.size(), n.size());
+    copy(b + terms.begin * k.b_stride() + n.begin, k.b_stride(), to.b, {P::columns, 1},
+         terms.size(), n.size());
   }
   return {to.b, P::columns};
 }
@@ -122,11 +126,12 @@ template <class T, class C>
 void store(const Matmul& k, Range rows, Range columns, const Parts<accumulator_t<T>>& from) {
   using S = accumulator_t<T>;
   const T* bias = k.bias.as<T>();
+  const S alpha = static_cast<S>(k.alpha);
   for (int64_t m = rows.begin; m < rows.end; ++m) {
     const S* sums = from.c + (m - rows.begin) * Parts<S>::columns;
-    C* c = k.c.view.as<C>() + m * k.N();
+    C* c = k.c.view.as<C>() + m * k.c_stride();
     for (int64_t n = columns.begin; n < columns.end; ++n) {
-      S sum = sums[n - columns.begin] + (bias ? static_cast<S>(bias[n]) : 0);
+      S sum = alpha * sums[n - columns.begin] + (bias ? static_cast<S>(bias[n]) : 0);
       if (k.c.accumulate) sum += static_cast<S>(c[n]);
       c[n] = static_cast<C>(sum);
     }

@@ -50,8 +50,9 @@ memory::data_type type_of(DType t) {
 
 // A tile of a product, with everything that decides how it is computed.
 struct TileShape {
-  int64_t m, n, k;  // extents of the tile
-  int64_t M, N;     // extents of the product
+  int64_t m, n, k;              // extents of the tile
+  int64_t a_row, b_row, c_row;  // elements from one row to the next
+  float alpha;
   DType in, out;
   bool a_transposed, b_transposed, accumulate, bias;
   auto operator<=>(const TileShape&) const = default;
@@ -67,13 +68,14 @@ Primitive make(const TileShape& t) {
   const OneThread one;
   const auto in = type_of(t.in);
   using Dims = memory::dims;
-  const memory::desc a({t.m, t.k}, in, t.a_transposed ? Dims{1, t.M} : Dims{t.k, 1});
-  const memory::desc b({t.k, t.n}, in, t.b_transposed ? Dims{1, t.k} : Dims{t.N, 1});
-  const memory::desc c({t.m, t.n}, type_of(t.out), Dims{t.N, 1});
+  const memory::desc a({t.m, t.k}, in, t.a_transposed ? Dims{1, t.a_row} : Dims{t.a_row, 1});
+  const memory::desc b({t.k, t.n}, in, t.b_transposed ? Dims{1, t.b_row} : Dims{t.b_row, 1});
+  const memory::desc c({t.m, t.n}, type_of(t.out), Dims{t.c_row, 1});
   const memory::desc bias =
       t.bias ? memory::desc({1, t.n}, in, memory::format_tag::ab) : memory::desc();
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (t.alpha != 1) attributes.set_output_scales(/*mask=*/0, {t.alpha});
   if (t.accumulate) {
     dnnl::post_ops add;
     add.append_sum(1);
@@ -137,8 +139,10 @@ TileShape shape_of(const Matmul& k, int64_t m, int64_t n) {
   return {.m = m,
           .n = n,
           .k = k.K(),
-          .M = k.M(),
-          .N = k.N(),
+          .a_row = k.a_stride(),
+          .b_row = k.b_stride(),
+          .c_row = k.c_stride(),
+          .alpha = static_cast<float>(k.alpha),
           .in = k.a.dtype(),
           .out = k.c.view.dtype(),
           .a_transposed = k.a_transposed,
@@ -150,9 +154,9 @@ TileShape shape_of(const Matmul& k, int64_t m, int64_t n) {
 Operands operands(const Matmul& k, int64_t m, int64_t n) {
   const auto in = static_cast<int64_t>(size_of(k.a.dtype()));
   const auto out = static_cast<int64_t>(size_of(k.c.view.dtype()));
-  return {.a = k.a.data() + in * m * (k.a_transposed ? 1 : k.K()),
-          .b = k.b.data() + in * n * (k.b_transposed ? k.K() : 1),
-          .c = k.c.view.data() + out * (m * k.N() + n),
+  return {.a = k.a.data() + in * m * (k.a_transposed ? 1 : k.a_stride()),
+          .b = k.b.data() + in * n * (k.b_transposed ? k.b_stride() : 1),
+          .c = k.c.view.data() + out * (m * k.c_stride() + n),
           .bias = k.bias ? k.bias.data() + in * n : nullptr,
           .scratch = nullptr};
 }

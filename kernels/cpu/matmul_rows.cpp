@@ -22,19 +22,21 @@ constexpr int together = static_cast<int>(std::min<int64_t>(4, Vector<accumulato
 template <class T, int few, class Out>
 void multiply_piece(const Matmul& k, int64_t begin, int64_t end, const Out& out) {
   using S = accumulator_t<T>;
-  const int64_t K = k.K(), N = k.N();
+  const int64_t K = k.K(), a_row = k.a_stride(), b_row = k.b_stride(), c_row = k.c_stride();
+  const S alpha = static_cast<S>(k.alpha);
   const T *a = k.a.as<T>(), *b = k.b.as<T>(), *bias = k.bias.as<T>();
   int64_t n = begin;
   const auto put = [&](int64_t count) {
     return [&, count](int m, const typename Vector<S>::type& sums) {
       for (int64_t r = 0; r < count; ++r) {
-        out.put(m * N + n + r, sums[r] + (bias ? static_cast<S>(bias[n + r]) : 0));
+        out.put(m * c_row + n + r, alpha * sums[r] + (bias ? static_cast<S>(bias[n + r]) : 0));
       }
     };
   };
   constexpr int rows = together<T>;
-  for (; n + rows <= end; n += rows) multiply_rows<T, few, rows>(a, K, b + n * K, K, K, put(rows));
-  for (; n < end; ++n) multiply_rows<T, few, 1>(a, K, b + n * K, K, K, put(1));
+  for (; n + rows <= end; n += rows)
+    multiply_rows<T, few, rows>(a, a_row, b + n * b_row, b_row, K, put(rows));
+  for (; n < end; ++n) multiply_rows<T, few, 1>(a, a_row, b + n * b_row, b_row, K, put(1));
 }
 
 // Calls f with M as a constant.

@@ -29,10 +29,10 @@ namespace spool {
 namespace cuda {
 namespace {
 
-// Everything that decides how cuBLASLt computes a product.
+// Everything that decides how cuBLASLt computes a product, whatever its alpha.
 struct Form {
   int64_t M, N, K;
-  int64_t count, a_step, b_step;
+  int64_t a_row, b_row, c_row, count, a_step, b_step;
   DType in, out;
   bool a_transposed, b_transposed, bias, accumulate;
   unsigned a_alignment, b_alignment, c_alignment;  // bytes
@@ -60,6 +60,9 @@ Form form(const MatmulBatch& all) {
   return {.M = k.M(),
           .N = k.N(),
           .K = k.K(),
+          .a_row = k.a_stride(),
+          .b_row = k.b_stride(),
+          .c_row = k.c_stride(),
           .count = all.count,
           .a_step = all.a_step,
           .b_step = all.b_step,
@@ -85,9 +88,9 @@ std::ostream& operator<<(std::ostream& out, const Form& f) {
 
 // The form as a table names it, with everything that decides.
 std::string in_words(const Form& f) {
-  return sentence(f, "; steps ", f.a_step, " and ", f.b_step, ", aligned to ", f.a_alignment, ", ",
-                  f.b_alignment, " and ", f.c_alignment, " bytes, ", f.workspace,
-                  " bytes of workspace");
+  return sentence(f, "; rows ", f.a_row, ", ", f.b_row, " and ", f.c_row, " apart; steps ",
+                  f.a_step, " and ", f.b_step, ", aligned to ", f.a_alignment, ", ", f.b_alignment,
+                  " and ", f.c_alignment, " bytes, ", f.workspace, " bytes of workspace");
 }
 
 template <class... Parts>
@@ -113,8 +116,9 @@ using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::MatmulPreference
 
 cudaDataType_t data_type(DType t) { return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
+// Elements in memory from one row to the next, and from one matrix.
 struct Steps {
-  int64_t count, step;
+  int64_t row, count, step;
 };
 
 template <class T>
@@ -128,7 +132,7 @@ Layout make_layout(DType type, int64_t rows, int64_t columns, const Steps& matri
   cublasLtMatrixLayout_t made = nullptr;
   check_cublas(
       cublas_lt().MatrixLayoutCreate(&made, data_type(type), static_cast<uint64_t>(columns),
-                                     static_cast<uint64_t>(rows), columns),
+                                     static_cast<uint64_t>(rows), matrices.row),
       "a layout");
   Layout layout(made);
   if (matrices.count > 1) {
@@ -194,11 +198,11 @@ class Product {
  public:
   Product(cublasLtHandle_t lt, const Form& f, const Matmul& k)
       : description_(describe(f, k.bias.data())),
-        a_(f.a_transposed ? make_layout(f.in, f.K, f.M, {f.count, f.a_step})
-                          : make_layout(f.in, f.M, f.K, {f.count, f.a_step})),
-        b_(f.b_transposed ? make_layout(f.in, f.N, f.K, {f.count, f.b_step})
-                          : make_layout(f.in, f.K, f.N, {f.count, f.b_step})),
-        c_(make_layout(f.out, f.M, f.N, {f.count, f.M * f.N})),
+        a_(f.a_transposed ? make_layout(f.in, f.K, f.M, {f.a_row, f.count, f.a_step})
+                          : make_layout(f.in, f.M, f.K, {f.a_row, f.count, f.a_step})),
+        b_(f.b_transposed ? make_layout(f.in, f.N, f.K, {f.b_row, f.count, f.b_step})
+                          : make_layout(f.in, f.K, f.N, {f.b_row, f.count, f.b_step})),
+        c_(make_layout(f.out, f.M, f.N, {f.c_row, f.count, f.M * f.N})),
         algorithms_(find(lt, f)) {}
 
   int algorithms() const { return static_cast<int>(algorithms_.size()); }
@@ -207,11 +211,10 @@ class Product {
   void take(int place) { place_ = place >= 0 && place < algorithms() ? place : 0; }
 
   cublasStatus_t run(cublasLtHandle_t lt, const Form& f, const Matmul& k, cudaStream_t stream) {
-    const float one = 1, before = f.accumulate ? 1 : 0;
-    const void* bias = k.bias.data();
-    if (f.bias) set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    const float alpha = static_cast<float>(k.alpha), before = f.accumulate ? 1 : 0;
+    if (f.bias) set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, k.bias.data());
     void* c = k.c.view.data();
-    return cublas_lt().Matmul(lt, description_.get(), &one, k.b.data(), b_.get(), k.a.data(),
+    return cublas_lt().Matmul(lt, description_.get(), &alpha, k.b.data(), b_.get(), k.a.data(),
                               a_.get(), &before, c, c_.get(), c, c_.get(),
                               &algorithms_[static_cast<size_t>(place_)].lt, k.workspace.data(),
                               k.workspace.nbytes(), stream);

@@ -73,6 +73,39 @@ TEST(Matmul, FollowsItsFormulaForFewRows) {
   }
 }
 
+// Few rows, small products, and those that a library computes; the columns beside stay as they are.
+TEST(Matmul, MultipliesColumnsOfWiderMatricesAndScales) {
+  CpuStream stream(matmul_budget, 2);
+  for (const MatmulExtent& e : {MatmulExtent{1, 1, 1}, {5, 67, 130}, {20, 9, 16}, {97, 193, 70}}) {
+    MatmulProblem p(e);
+    p.solve();
+    for (const MatmulTypes& t : all_matmul_types) {
+      for (int i = 0; i < 8; ++i) {
+        MatmulForm f = matmul_form(i % 4);
+        f.accumulate = i >= 4;
+        f.alpha = i % 2 ? -0.375 : 2;
+        SCOPED_TRACE(describe(p, f, t));
+        for (const Multiply way : {by_launch, by_plain_loops}) {
+          EXPECT_LT(difference(p.run_in_wider(f, t, way, stream), p.wanted(f)), tolerance(t.out));
+        }
+      }
+    }
+  }
+}
+
+TEST(Matmul, RefusesColumnsThatDoNotFit) {
+  CpuStream stream(matmul_budget, 1);
+  const Tensor a({Shape{3, 8}}, stream), c({Shape{3, 3}}, stream), bias({Shape{3}}, stream);
+  const auto refuses = [&](const char* words, const auto& change) {
+    Matmul k{.c = c, .a = columns_of(a, {0, 3}), .b = columns_of(a, {4, 7})};
+    change(k);
+    expect_error(ErrorKind::invalid, {words}, [&] { launch(k, stream); });
+  };
+  refuses("rows of a that are 2 elements apart, and have 3", [](Matmul& k) { k.a_row = 2; });
+  refuses("a bias with an alpha of 2", [&](Matmul& k) { k.bias = bias, k.alpha = 2; });
+  refuses("or columns of a matrix", [&](Matmul& k) { k.bias = bias, k.c_row = 4; });
+}
+
 TEST(Matmul, NeedsNoWorkspaceForFewRows) {
   MetaStream stream(Machine{.architecture = CpuArchitecture{.threads = 2}});
   const Tensor b({Shape{1300, 300}}, stream), many({Shape{9, 300}}, stream),

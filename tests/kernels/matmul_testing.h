@@ -2,6 +2,9 @@
 
 // Products of matrices, computed by the kernel and by nested loops in f64.
 
+#include <cmath>
+#include <limits>
+
 #include "spool/kernels/cpu/matmul.h"
 #include "spool/kernels/matmul.h"
 #include "spool/runtime/cpu/stream.h"
@@ -23,6 +26,7 @@ constexpr MatmulTypes all_matmul_types[] = {{DType::f64, DType::f64},
 
 struct MatmulForm {
   bool a_transposed, b_transposed, bias, accumulate;
+  double alpha = 1;
 };
 
 // One of 16 forms, by the bits of i.
@@ -58,6 +62,39 @@ inline Tensor matrix(const Numbers& from, int64_t rows, int64_t columns, bool tr
   return make_tensor<bf16>(shape, std::vector<bf16>(f32.begin(), f32.end()), stream);
 }
 
+// Columns between others, which are NaN.
+struct BetweenOthers {
+  static constexpr int64_t before = 3, after = 2;
+  Tensor all;
+  Range columns;
+
+  BetweenOthers(const Tensor& matrix, Stream& stream)
+      : columns{before, before + matrix.shape().row()} {
+    const Numbers from = values(matrix);
+    const int64_t rows = matrix.shape().rows(), width = columns.end + after;
+    Numbers to(static_cast<size_t>(rows * width), std::numeric_limits<double>::quiet_NaN());
+    for (int64_t i = 0; i < std::ssize(from); ++i) {
+      const int64_t row = i / columns.size(), column = i % columns.size();
+      to[static_cast<size_t>(row * width + before + column)] = at(from, i);
+    }
+    all = testing::matrix(to, rows, width, /*transposed=*/false, matrix.dtype(), stream);
+  }
+  View view() const { return columns_of(all, columns); }
+  int64_t row() const { return all.shape().row(); }
+  // The columns; throws unless the others are as they were.
+  Numbers numbers() const {
+    Numbers mine;
+    const Numbers whole = values(all);
+    for (int64_t i = 0; i < std::ssize(whole); ++i) {
+      const int64_t column = i % row();
+      const bool inside = column >= columns.begin && column < columns.end;
+      if (inside) mine.push_back(at(whole, i));
+      check(inside || std::isnan(at(whole, i)), "column ", column, " was written");
+    }
+    return mine;
+  }
+};
+
 // How to compute a product: by the kernel, or by the plain loops that replace oneDNN.
 using Multiply = void (*)(const Matmul&, Stream&);
 inline void by_launch(const Matmul& k, Stream& stream) { launch(k, stream); }
@@ -92,10 +129,31 @@ struct MatmulProblem {
   Numbers wanted(const MatmulForm& f) const {
     Numbers all = product;
     for (size_t i = 0; i < all.size(); ++i) {
+      all[i] *= f.alpha;
       if (f.bias) all[i] += bias[i % bias.size()];
       if (f.accumulate) all[i] += before[i];
     }
     return all;
+  }
+
+  // As run(), with each matrix between other columns.
+  Numbers run_in_wider(const MatmulForm& f, const MatmulTypes& t, Multiply multiply,
+                       Stream& stream) const {
+    const auto [M, N, K] = extent;
+    const BetweenOthers left(matrix(a, M, K, f.a_transposed, t.in, stream), stream),
+        right(matrix(b, K, N, f.b_transposed, t.in, stream), stream),
+        c(matrix(before, M, N, false, t.out, stream), stream);
+    multiply({.c = Grad(c.view(), f.accumulate),
+              .a = left.view(),
+              .b = right.view(),
+              .a_transposed = f.a_transposed,
+              .b_transposed = f.b_transposed,
+              .alpha = f.alpha,
+              .a_row = left.row(),
+              .b_row = right.row(),
+              .c_row = c.row()},
+             stream);
+    return c.numbers();
   }
 
   Tensor run(const MatmulForm& f, const MatmulTypes& t, Multiply multiply, Stream& stream) const {
@@ -119,7 +177,7 @@ struct MatmulProblem {
 inline std::string describe(const MatmulExtent& e, const MatmulForm& f, const MatmulTypes& t) {
   return sentence(e.M, " by ", e.K, " by ", e.N, ", ", name(t.in), " into ", name(t.out),
                   f.a_transposed ? ", a transposed" : "", f.b_transposed ? ", b transposed" : "",
-                  f.bias ? ", with bias" : "", f.accumulate ? ", added" : "");
+                  f.bias ? ", with bias" : "", f.accumulate ? ", added" : "", ", times ", f.alpha);
 }
 inline std::string describe(const MatmulProblem& p, const MatmulForm& f, const MatmulTypes& t) {
   return describe(p.extent, f, t);

@@ -33,7 +33,7 @@ float chain(const Numbers& a, const Numbers& b, const MatmulExtent& e, int64_t m
 Numbers chains(const MatmulProblem& p, const Numbers& sums, const MatmulForm& f, DType out) {
   Numbers all;
   for (size_t i = 0; i < sums.size(); ++i) {
-    auto sum = static_cast<float>(sums[i]);
+    auto sum = static_cast<float>(f.alpha * sums[i]);
     if (f.bias) sum += static_cast<float>(p.bias[i % p.bias.size()]);
     if (f.accumulate) sum += static_cast<float>(p.before[i]);
     all.push_back(out == DType::bf16 ? static_cast<float>(bf16(flushed(sum))) : sum);
@@ -92,6 +92,27 @@ TEST(MatmulTiles, FewRowsAreTheSameChain) {
     if (finds_races() && M != 17) continue;
     expect_chains({M, 100, 96}, {2, 14});
     expect_chains({M, 33, 290}, {2, 6});
+  }
+}
+
+// Each way of a product, with factors in place and copied.
+TEST(MatmulTiles, ColumnsOfWiderMatricesAreTheSameChain) {
+  for (const MatmulExtent& e : {MatmulExtent{7, 65, 129}, {20, 100, 96}, {140, 200, 64}}) {
+    const MatmulProblem p(e);
+    const Numbers sums = chains(p);
+    for (const TileUnit unit : tile_units()) {
+      const WithTileUnit with(unit);
+      CpuStream stream(matmul_budget, 2);
+      for (int i = 0; i < 8; i += finds_races() ? 3 : 1) {
+        MatmulForm f = matmul_form(i % 4);
+        f.accumulate = i >= 4, f.alpha = 0.75;
+        for (const MatmulTypes& t : tile_types) {
+          leave_nan_in(stream, 64 << 20);
+          EXPECT_EQ(p.run_in_wider(f, t, by_launch, stream), chains(p, sums, f, t.out))
+              << describe(p, f, t) << ", unit " << name(unit);
+        }
+      }
+    }
   }
 }
 

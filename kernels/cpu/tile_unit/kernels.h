@@ -13,9 +13,11 @@
 
 namespace spool::cpu::tiles {
 
-// c (M, N) = a b, plus bias and what is in c if wanted; all in memory as in kernels/matmul.h.
+// c (M, N) = alpha a b, plus bias and what is in c if wanted; all in memory as in kernels/matmul.h.
 struct Product {
   int64_t M = 0, N = 0, K = 0;
+  int64_t a_row = 0, b_row = 0, c_row = 0;  // elements from one row in memory to the next
+  float alpha = 1;
   const uint16_t *a = nullptr, *b = nullptr, *bias = nullptr;  // bf16; bias may be absent
   void* c = nullptr;                                           // bf16 or f32
   bool a_transposed = false, b_transposed = false, accumulate = false, c_is_f32 = false;

@@ -74,10 +74,12 @@ SPOOL_TILES_INLINE Bias bias_of(const Product& k, int64_t n) {
   return {widen(row), widen(row + 16)};
 }
 
-// Writes 32 sums, with the bias and, if wanted, added to what is there, to 32 elements of c.
+// Writes 32 sums, times alpha, with the bias and, if wanted, added to what is there, to 32 elements
+// of c.
 SPOOL_TILES_INLINE void finish_row(const Product& k, const Bias& bias, const float* sums,
                                    void* to) {
   Floats x = load<Floats>(sums), y = load<Floats>(sums + 16);
+  if (k.alpha != 1) x *= all(k.alpha), y *= all(k.alpha);
   if (k.bias) x += bias.first, y += bias.second;
   if (k.c_is_f32) {
     auto* const c = static_cast<float*>(to);
@@ -96,9 +98,9 @@ SPOOL_TILES_INLINE void finish_rows(const Product& k, const Interval& rows, int6
                                     const float* sums) {
   const int64_t columns = at_most(block, k.N - n), bytes = k.c_is_f32 ? 4 : 2;
   const Bias bias = bias_of(k, n);
-  char* c = static_cast<char*>(k.c) + (rows.begin * k.N + n) * bytes;
+  char* c = static_cast<char*>(k.c) + (rows.begin * k.c_row + n) * bytes;
   alignas(64) char copy[block * sizeof(float)] = {};
-  for (int64_t i = 0; i < rows.size(); ++i, c += k.N * bytes, sums += block) {
+  for (int64_t i = 0; i < rows.size(); ++i, c += k.c_row * bytes, sums += block) {
     if (columns == block) [[likely]] {
       finish_row(k, bias, sums, c);
       continue;
@@ -134,9 +136,9 @@ SPOOL_TILES_INLINE void pack_right(const Product& k, const Interval& columns, co
         to + (n - columns.begin) / block * panel + (t - terms.begin) / block * step_bytes;
     const int64_t wide = at_most(block, k.N - n), count = at_most(block, terms.end - t);
     if (k.b_transposed) {
-      right_step_of_columns({k.b + n * k.K + t, k.K}, {wide, count}, step);
+      right_step_of_columns({k.b + n * k.b_row + t, k.b_row}, {wide, count}, step);
     } else {
-      right_step({k.b + t * k.N + n, k.N}, {count, wide}, step);
+      right_step({k.b + t * k.b_row + n, k.b_row}, {count, wide}, step);
     }
   });
 }
@@ -149,9 +151,9 @@ SPOOL_TILES_INLINE void pack_left(const Product& k, const Interval& rows, const 
         to + (m - rows.begin) / block * panel + (t - terms.begin) / block * step_bytes;
     const int64_t high = at_most(block, k.M - m), count = at_most(block, terms.end - t);
     if (k.a_transposed) {
-      left_step_of_terms({k.a + t * k.M + m, k.M}, {count, high}, step);
+      left_step_of_terms({k.a + t * k.a_row + m, k.a_row}, {count, high}, step);
     } else {
-      left_step({k.a + m * k.K + t, k.K}, {high, count}, step);
+      left_step({k.a + m * k.a_row + t, k.a_row}, {high, count}, step);
     }
   });
 }
@@ -162,7 +164,9 @@ constexpr int64_t left_panel_bytes = block_terms * block * 2;
 
 // Whether the rows of a matrix serve as left panel in place: whole steps, and not so far apart that
 // a row evicts another from the cache.
-SPOOL_TILES_INLINE bool serves_in_place(int64_t K) { return K % block == 0 && K % 1024 != 0; }
+SPOOL_TILES_INLINE bool serves_in_place(int64_t K, int64_t stride) {
+  return K % block == 0 && stride % 1024 != 0;
+}
 
 // Some rows against packed right panels: where these and the sums are.
 struct Panels {
@@ -202,11 +206,11 @@ SPOOL_TILES_INLINE void multiply_panels(const Product& k, const Panels& p, const
 template <class Unit>
 void multiply_strip(const Product& k, const Strip& strip, char* lane) {
   alignas(64) char left[left_panel_bytes];
-  const bool in_place = !k.a_transposed && serves_in_place(k.K);
+  const bool in_place = !k.a_transposed && serves_in_place(k.K, k.a_row);
   const auto panel = [&](int64_t m, const Interval& terms) SPOOL_TILES_LAMBDA {
     if (in_place && m + block <= k.M) {
-      return LeftPanel{reinterpret_cast<const char*>(k.a + m * k.K + terms.begin), 2 * k.K,
-                       2 * block, 32 * k.K};
+      return LeftPanel{reinterpret_cast<const char*>(k.a + m * k.a_row + terms.begin), 2 * k.a_row,
+                       2 * block, 32 * k.a_row};
     }
     pack_left(k, {m, at_most(m + block, k.M)}, terms, left, left_panel_bytes);
     return LeftPanel{left};

@@ -21,10 +21,12 @@ void pack_turned(const Product& k, Interval terms, char* packed) {
     for (int64_t t = terms.begin; t < terms.end; t += block) {
       const Extent extent{at_most(block, k.M - m), at_most(block, terms.end - t)};
       char* const to = packed + t / block * bytes;
-      with_whole_step({k.a + m * k.K + t, k.K}, extent, [&](const Matrix& a) SPOOL_TILES_LAMBDA {
-        transpose(a.at, a.stride, to);
-        if (bytes == step_bytes) transpose(a.at + 16 * a.stride, a.stride, to + tile_bytes);
-      });
+      with_whole_step({k.a + m * k.a_row + t, k.a_row}, extent,
+                      [&](const Matrix& a) SPOOL_TILES_LAMBDA {
+                        transpose(a.at, a.stride, to);
+                        if (bytes == step_bytes)
+                          transpose(a.at + 16 * a.stride, a.stride, to + tile_bytes);
+                      });
     }
   }
 }
@@ -66,15 +68,15 @@ SPOOL_TILES_INLINE void multiply_half_panel(LeftPanel first, LeftPanel second, c
 // The left panel of rows [n, n + 32) of b for some terms: in place, or a copy.
 SPOOL_TILES_INLINE LeftPanel turned_panel(const Product& k, int64_t n, const Interval& terms,
                                           char* copy) {
-  if (serves_in_place(k.K) && n + block <= k.N) {
-    return {reinterpret_cast<const char*>(k.b + n * k.K + terms.begin), 2 * k.K, 2 * block,
-            32 * k.K};
+  if (serves_in_place(k.K, k.b_row) && n + block <= k.N) {
+    return {reinterpret_cast<const char*>(k.b + n * k.b_row + terms.begin), 2 * k.b_row, 2 * block,
+            32 * k.b_row};
   }
   char* to = copy;
   for (int64_t t = terms.begin; t < terms.end; t += block, to += step_bytes) {
     const int64_t rows = n < k.N ? at_most(block, k.N - n) : 0;
-    const uint16_t* const from = rows > 0 ? k.b + n * k.K + t : k.b;
-    left_step({from, k.K}, {rows, at_most(block, terms.end - t)}, to);
+    const uint16_t* const from = rows > 0 ? k.b + n * k.b_row + t : k.b;
+    left_step({from, k.b_row}, {rows, at_most(block, terms.end - t)}, to);
   }
   return {copy};
 }

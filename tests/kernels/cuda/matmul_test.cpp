@@ -87,6 +87,43 @@ TEST_F(CudaMatmul, TakesFewRows) {
   for (const int64_t M : {1, 2, 3, 4}) expect_in_every_form({M, 67, 130}, /*skip=*/0);
 }
 
+// Columns 2 and on of wider matrices, scaled; those beside stay as they are.
+Numbers product_of_columns(const Extent& e, const Form& f, const Types& t, Stream& stream) {
+  const auto wider = [&](int64_t rows, int64_t columns, bool transposed, DType type,
+                         uint64_t seed) {
+    if (transposed) std::swap(rows, columns);
+    return normal({rows, columns + 5}, type, stream, seed);
+  };
+  const Tensor a = wider(e.M, e.K, f.a_transposed, t.in, 1),
+               b = wider(e.K, e.N, f.b_transposed, t.in, 2), c = wider(e.M, e.N, false, t.out, 4);
+  const auto inner = [](const Tensor& all) { return columns_of(all, {2, all.shape().row() - 3}); };
+  launch(Matmul{.c = Grad(inner(c), f.accumulate),
+                .a = inner(a),
+                .b = inner(b),
+                .a_transposed = f.a_transposed,
+                .b_transposed = f.b_transposed,
+                .alpha = -1.5,
+                .a_row = a.shape().row(),
+                .b_row = b.shape().row(),
+                .c_row = c.shape().row()},
+         stream);
+  return values(c);
+}
+
+TEST_F(CudaMatmul, MultipliesColumnsOfWiderMatricesAndScales) {
+  for (const Extent& e : {Extent{1, 1, 1}, {3, 5, 7}, {70, 33, 65}}) {
+    for (const Types& t : all_types) {
+      for (int i = 0; i < 8; ++i) {
+        Form f = form(i % 4);
+        f.accumulate = i >= 4;
+        SCOPED_TRACE(sentence(e.M, " by ", e.K, " by ", e.N, ", ", name(t.in), ", form ", i));
+        expect_as_on_cpu([&](Stream& stream) { return product_of_columns(e, f, t, stream); },
+                         bound(f, t, 0));
+      }
+    }
+  }
+}
+
 TEST_F(CudaMatmul, WithoutTermsIsBiasOrZero) { expect_in_every_form({5, 11, 0}, /*skip=*/0); }
 
 TEST_F(CudaMatmul, MayBeEmpty) {
