@@ -36,6 +36,19 @@ Var square(const Operand& x);
 Var linear(const Var& x, const Operand& weight);
 Var linear(const Var& x, const Operand& weight, const Operand& bias);
 
+// Low-rank adapters of a weight (LoRA; Hu et al. 2021): to some columns of the result, those of
+// each of G targets g, is added scale x A_g^T B_g^T.  A (G R, K) has R rows for each target, B (the
+// columns of all, R) a row for each column, both in the order of `columns`.  On a tape that trains,
+// each target reads x after dropout with numbers of its own.
+struct LowRank {
+  Operand a, b;
+  std::vector<Range> columns;
+  double scale = 1;
+  float dropout = 0;
+};
+Var linear(const Var& x, const Operand& weight, const LowRank& adapter);
+Var linear(const Var& x, const Operand& weight, const Operand& bias, const LowRank& adapter);
+
 // The row of weight (V, C) of each token, i32 (B, T) or, without positions, (N); plus row t of
 // positions (at least T, C): (B, T, C) or (N, C).
 Var embedding(const Var& tokens, const Operand& weight);

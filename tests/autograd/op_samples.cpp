@@ -76,6 +76,31 @@ void add_attention(std::vector<OpSample>& all) {
   sample("attention_grouped", 7, {.query = 4, .key = 2}, 5);
 }
 
+void add_adapters(std::vector<OpSample>& all) {
+  all.push_back(
+      {.name = "linear_with_low_rank",
+       .inputs = {{.shape = {2, 3, 5}, .large = {300, 2, 300}},
+                  {.shape = {9, 5}, .parameter = true, .large = {400, 300}},
+                  {.shape = {9}, .parameter = true, .large = {400}},
+                  {.shape = {6, 5}, .parameter = true, .large = {6, 300}},
+                  {.shape = {6, 3}, .parameter = true}},
+       .apply = [](const Operands& x) {
+         const LowRank adapter{.a = x[3], .b = x[4], .columns = {{1, 3}, {4, 8}}, .scale = -0.75};
+         return std::vector{linear(var(x[0]), x[1], x[2], adapter)};
+       }});
+  all.push_back(
+      {.name = "linear_with_low_rank_and_dropout",
+       .inputs = {{.shape = {4, 5}, .large = {600, 300}},
+                  {.shape = {7, 5}, .parameter = true, .large = {400, 300}},
+                  {.shape = {4, 5}, .parameter = true, .large = {4, 300}},
+                  {.shape = {7, 2}, .parameter = true}},
+       .apply = [](const Operands& x) {
+         const LowRank adapter{
+             .a = x[2], .b = x[3], .columns = {{0, 3}, {3, 7}}, .scale = 2, .dropout = 0.3f};
+         return std::vector{linear(var(x[0]), x[1], adapter)};
+       }});
+}
+
 void add_layers(std::vector<OpSample>& all) {
   all.push_back(
       {.name = "linear",
@@ -113,6 +138,7 @@ const std::vector<OpSample>& op_samples() {
     std::vector<OpSample> all;
     add_elementwise(all);
     add_layers(all);
+    add_adapters(all);
     add_attention(all);
     add_losses(all);
     add_attention_samples(all);
