@@ -26,6 +26,7 @@ struct Parameter {
   // is one of Parameters.
   std::optional<uint32_t> number = {};
 
+  Purpose purpose() const { return trainable ? Purpose::parameter : Purpose::frozen; }
   // Of what is trained here, whether it is there or declared alone; throws if it is neither.
   const Spec& spec() const {
     if (data) return data.spec();

@@ -23,7 +23,7 @@ Parameter& Parameters::add(std::string_view name, const Shape& shape,
 }
 
 Parameter& Parameters::add(std::string_view name, const Spec& spec, const InitialValues& initial) {
-  const Label label{.name = name, .purpose = Purpose::parameter};
+  const Label label{.name = name, .purpose = trains_added_ ? Purpose::parameter : Purpose::frozen};
   const bool has_data = !stream_.declares_parameters();
   Parameter& p = insert(name, has_data ? Tensor(spec, stream_, label) : Tensor(), &initial);
   p.declared = spec;
@@ -43,8 +43,10 @@ Parameter& Parameters::insert(std::string_view name, Tensor data, const InitialV
   const bool is_new = by_name_.emplace(lasting, all_.size()).second;
   check(is_new, "parameters: there is a parameter ", name,
         " already; files tell parameters apart by their names, so give each one its own");
-  all_.push_back(&owned_.emplace_back(Parameter{
-      .name = lasting, .data = std::move(data), .number = static_cast<uint32_t>(all_.size())}));
+  all_.push_back(&owned_.emplace_back(Parameter{.name = lasting,
+                                                .data = std::move(data),
+                                                .trainable = trains_added_,
+                                                .number = static_cast<uint32_t>(all_.size())}));
   initial_.push_back(initial ? *initial : InitialValues{});
   drawn_.push_back(initial != nullptr);
   return *all_.back();
@@ -65,6 +67,10 @@ void Parameters::initialise(uint64_t seed) {
           stream_);
     }
   }
+}
+
+void Parameters::freeze() {
+  for (Parameter* p : all_) p->trainable = false;
 }
 
 std::vector<Parameter*> Parameters::trainable() const {

@@ -40,6 +40,11 @@ class Parameters {
   // Adds one that begins with the given values, which initialise() leaves alone.
   Parameter& add(std::string_view name, Tensor values);
 
+  // Those that are there are no longer trained: each costs its weights and nothing else.
+  void freeze();
+  // Whether those that are added from now on are trained; the memory of others counts as frozen.
+  void train_added(bool trained) { trains_added_ = trained; }
+
   // Draws the initial values on the device, of those that have data.  Of a part it has the numbers
   // of the whole, which is drawn in pieces.
   void initialise(uint64_t seed);
@@ -69,6 +74,7 @@ class Parameters {
   std::vector<InitialValues> initial_;  // parallel to all_; unused for those with values
   std::vector<bool> drawn_;             // whether initialise() sets them
   std::unordered_map<std::string_view, size_t> by_name_;
+  bool trains_added_ = true;
 };
 
 }  // namespace spool

@@ -209,8 +209,8 @@ void ShardedModel::divide(Parameter& p, const ShardParameter* part) {
     if (p.data && !p.part->is_cut()) return;
   }
   const Tensor given = std::move(p.data);
-  p.data = Tensor(part ? p.part->own() : p.declared, stream,
-                  {.name = p.name, .purpose = Purpose::parameter});
+  p.data =
+      Tensor(part ? p.part->own() : p.declared, stream, {.name = p.name, .purpose = p.purpose()});
   if (part && part->flat) launch(Fill{.out = p.data}, stream);  // the room at its end
   if (given) p.part->copy_from(given, {0, given.numel()}, p.data, stream);
 }

@@ -13,8 +13,8 @@ bool is_conv1d(std::string_view name) {
 
 }  // namespace
 
-Gpt2::Gpt2(const Gpt2Config& config, DType dtype, Stream& stream)
-    : Model((config.validate(), config), dtype, stream, config.context),
+Gpt2::Gpt2(const Gpt2Config& config, DType dtype, Stream& stream, const LoraConfig& lora)
+    : Model((config.validate(), config), dtype, stream, config.context, lora),
       config_(config),
       wte_(add_rows_of_tokens("wte.weight", normal(initial_deviation))),
       wpe_(parameters().add("wpe.weight", {config.context, config.channels},
@@ -94,14 +94,15 @@ Var Gpt2::norm(const Var& x, const Norm& n) const {
   return layer_norm(x, *n.weight, *n.bias, config_.epsilon);
 }
 
-std::vector<StoredRows> Gpt2::layout(const Parameter& p) const {
-  std::vector<StoredRows> rows = Model::layout(p);
+std::vector<StoredRows> Gpt2::base_layout(const Parameter& p) const {
+  std::vector<StoredRows> rows = Model::base_layout(p);
   rows.front().conv1d = is_conv1d(p.name);
   return rows;
 }
 
-std::shared_ptr<Model> Gpt2Config::make(DType dtype, Stream& stream, int64_t) const {
-  return std::make_shared<Gpt2>(*this, dtype, stream);
+std::shared_ptr<Model> Gpt2Config::make(DType dtype, Stream& stream, int64_t,
+                                        const LoraConfig& lora) const {
+  return std::make_shared<Gpt2>(*this, dtype, stream, lora);
 }
 
 }  // namespace spool

@@ -17,14 +17,14 @@ class Gpt2 final : public Model {
   // Allocates the parameters without setting them: f32, bf16, or f64 for tests.  Their initial
   // values are normal with standard deviation 0.02 for matrices, or 0.02 / sqrt(2 layers) for
   // projections that add to the residual stream; 1 for norm weights, 0 for biases.
-  Gpt2(const Gpt2Config&, DType, Stream&);
+  Gpt2(const Gpt2Config&, DType, Stream&, const LoraConfig& = {});
 
   Var hidden(const Text&, float dropout = 0) override;
   Var hidden(const Text&, KeyValueCache&) override;
   Parameter& head() override { return wte_; }
-  std::vector<StoredRows> layout(const Parameter&) const override;
 
  private:
+  std::vector<StoredRows> base_layout(const Parameter&) const override;
   struct Norm {
     Parameter *weight, *bias;
   };

@@ -30,7 +30,7 @@ struct Gpt2Config {
   void write(nlohmann::json&) const;
   Gpt2Config with(std::string_view setting, int64_t) const;
   TrainingDefaults defaults() const { return {}; }
-  std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row) const;
+  std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row, const LoraConfig&) const;
   bool operator==(const Gpt2Config&) const = default;
 };
 

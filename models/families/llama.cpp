@@ -32,8 +32,9 @@ void set_rotations(const Tensor& table, const RopeFrequencies& frequencies) {
 
 }  // namespace
 
-Llama::Llama(const LlamaConfig& config, DType dtype, Stream& stream, int64_t longest_row)
-    : Model((config.validate(), config), dtype, stream, longest_row),
+Llama::Llama(const LlamaConfig& config, DType dtype, Stream& stream, int64_t longest_row,
+             const LoraConfig& lora)
+    : Model((config.validate(), config), dtype, stream, longest_row, lora),
       config_(config),
       embedding_(add_rows_of_tokens("model.embed_tokens.weight", normal(initial_deviation))),
       rotations_({Shape{longest_row, config.head}, accumulator(dtype)}, stream,
@@ -118,7 +119,7 @@ Var Llama::hidden(const Text& text, KeyValueCache& cache) {
   return norm(x, *norm_);
 }
 
-std::vector<StoredRows> Llama::layout(const Parameter& p) const {
+std::vector<StoredRows> Llama::base_layout(const Parameter& p) const {
   const LlamaConfig& c = config_;
   const std::string name(std::string_view(p.name));
   const auto parts_of = [&](const std::string& packed, auto parts) -> std::vector<StoredRows> {
@@ -135,11 +136,12 @@ std::vector<StoredRows> Llama::layout(const Parameter& p) const {
     const Parts parts{{"gate_proj", c.inner}, {"up_proj", c.inner}};
     return parts_of("gate_up_proj", parts);
   }
-  return Model::layout(p);
+  return Model::base_layout(p);
 }
 
-std::shared_ptr<Model> LlamaConfig::make(DType dtype, Stream& stream, int64_t longest_row) const {
-  return std::make_shared<Llama>(*this, dtype, stream, longest_row);
+std::shared_ptr<Model> LlamaConfig::make(DType dtype, Stream& stream, int64_t longest_row,
+                                         const LoraConfig& lora) const {
+  return std::make_shared<Llama>(*this, dtype, stream, longest_row, lora);
 }
 
 }  // namespace spool

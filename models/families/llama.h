@@ -21,14 +21,14 @@ class Llama final : public Model {
   // Allocates the parameters without setting them (f32, bf16, or f64 for tests), and rotations of
   // `longest_row` positions.  Initial values are normal with standard deviation 0.02 for matrices,
   // or 0.02 / sqrt(2 layers) for those that add to the residual stream; 1 for norms, 0 for biases.
-  Llama(const LlamaConfig&, DType, Stream&, int64_t longest_row);
+  Llama(const LlamaConfig&, DType, Stream&, int64_t longest_row, const LoraConfig& = {});
 
   Var hidden(const Text&, float dropout = 0) override;
   Var hidden(const Text&, KeyValueCache&) override;
   Parameter& head() override { return *head_; }
-  std::vector<StoredRows> layout(const Parameter&) const override;
 
  private:
+  std::vector<StoredRows> base_layout(const Parameter&) const override;
   struct Block {
     Parameter* norm_1 = nullptr;
     Linear qkv;

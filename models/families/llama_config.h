@@ -41,7 +41,7 @@ struct LlamaConfig {
   void write(nlohmann::json&) const;
   LlamaConfig with(std::string_view setting, int64_t) const;
   TrainingDefaults defaults() const;
-  std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row) const;
+  std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row, const LoraConfig&) const;
   bool operator==(const LlamaConfig&) const = default;
 
   int64_t packed_heads() const { return heads.query + 2 * heads.key; }

@@ -6,6 +6,8 @@
 // The token embedding, and the head if it is another tensor, have V rows and padding up to a
 // multiple of 64.  The padding is zero, has no probability and no gradient, and is in no file.
 
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,7 +61,17 @@ class Model {
   // The weight of the head, (padded V, C).
   virtual Parameter& head() = 0;
   // The tensors of a parameter in files: its rows, without padding, in order.
-  virtual std::vector<StoredRows> layout(const Parameter&) const;
+  std::vector<StoredRows> layout(const Parameter&) const;
+
+  // A weight with adapters: their parameters A (G rank, in) and B (.., rank), and the linears, rows
+  // of the weight, that have one each, in order, as PEFT names them.
+  struct Adapted {
+    const Parameter *weight = nullptr, *a = nullptr, *b = nullptr;
+    std::vector<StoredRows> linears = {};
+  };
+  const std::vector<Adapted>& adapters() const { return adapters_; }
+  // Of a parameter of adapters; else null.
+  const Adapted* adapted_by(const Parameter&) const;
 
   // Draws random weights.
   void initialise(uint64_t seed);
@@ -81,9 +93,14 @@ class Model {
   Spec each_cached(int64_t B, int64_t tokens) const;
 
  protected:
-  Model(const ModelConfig&, DType, Stream&, int64_t longest_row);
+  // With adapters all else is frozen.
+  Model(const ModelConfig&, DType, Stream&, int64_t longest_row, const LoraConfig& = {});
 
-  // Adds the parameters `name`.weight of this shape, (O, K), and, if wanted, `name`.bias of zeros.
+  // The tensors in files of a parameter that is no adapter's.
+  virtual std::vector<StoredRows> base_layout(const Parameter&) const;
+
+  // Adds the parameters `name`.weight of this shape, (O, K), and, if wanted, `name`.bias of zeros;
+  // and the adapters of those of its rows that are targets.
   Linear add_linear(const std::string& name, const Shape& weight, const InitialValues&, bool bias);
   // Adds a parameter with a row for each token, and padding.
   Parameter& add_rows_of_tokens(std::string_view name, const InitialValues&);
@@ -92,12 +109,21 @@ class Model {
  private:
   friend class ModelConfig;  // gives a model it makes the config.json that was read
 
+  std::shared_ptr<const LinearAdapter> adapt(const Parameter& weight);
+  bool is_target(const std::string& linear);
+  // Throws, naming the linears that there are, if a target is none.
+  void check_targets() const;
+
   ModelConfig config_;
   ModelShape shape_;
   int64_t longest_row_;
   SumOrder sum_order_ = SumOrder::fixed;
   Parameters parameters_;
   std::vector<const Parameter*> padded_;
+  LoraConfig lora_;
+  std::vector<Adapted> adapters_;
+  std::set<std::string> targets_found_ = {};
+  std::set<std::string> linears_ = {};  // the last parts of their names
 };
 
 // The standard deviation of random matrices.
@@ -113,7 +139,9 @@ struct StoredAs {
 // transformers' names, without padding.  Absent ones are left out.
 std::vector<NamedTensor> stored(Model&, const std::vector<TensorContents>& parallel,
                                 const StoredAs& = {});
-// The parameters themselves.
+// The parameters themselves, without adapters.
 std::vector<NamedTensor> stored_parameters(Model&, const StoredAs& = {});
+// Those of adapters, under PEFT's names.
+std::vector<NamedTensor> stored_adapters(Model&);
 
 }  // namespace spool

@@ -36,12 +36,19 @@ ModelConfig ModelConfig::as_read(nlohmann::json source) const {
   return same;
 }
 
+ModelConfig ModelConfig::adapted(LoraConfig lora) const {
+  ModelConfig same = *this;
+  same.lora_ = std::move(lora);
+  return same;
+}
+
 std::shared_ptr<Model> ModelConfig::make(DType dtype, Stream& stream, int64_t longest_row) const {
   validate();
   const int64_t context = shape().context;
-  auto model =
-      held_->make(dtype, stream, longest_row == 0 ? context : std::min(longest_row, context));
+  const int64_t longest = longest_row == 0 ? context : std::min(longest_row, context);
+  auto model = held_->make(dtype, stream, longest, lora_);
   model->config_ = *this;
+  model->check_targets();
   return model;
 }
 

@@ -9,7 +9,7 @@
 //   void write(nlohmann::json&) const;                      // fields of transformers' config.json
 //   Config with(std::string_view setting, int64_t) const;   // see ModelConfig::with()
 //   TrainingDefaults defaults() const;                      // of trained weights
-//   std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row) const;
+//   std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row, const LoraConfig&) const;
 //   std::string family() const;                             // in words: "GPT-2"
 
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "spool/kernels/attention.h"
+#include "spool/models/families/lora_config.h"
 #include "spool/runtime/dtype.h"
 #include "spool/runtime/integer.h"
 
@@ -85,6 +86,10 @@ class ModelConfig {
   // The same configuration, with the config.json that it was read from.
   ModelConfig as_read(nlohmann::json) const;
 
+  // The same model with adapters, which whoever makes it makes, too.
+  ModelConfig adapted(LoraConfig) const;
+  const LoraConfig& lora() const { return lora_; }
+
   // Allocates a model without setting its parameters: f32, bf16, or f64 for tests.  It reads rows
   // of at most `longest_row` tokens; 0: of its context.
   std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row = 0) const;
@@ -95,7 +100,7 @@ class ModelConfig {
     const auto* held = dynamic_cast<const Held<Config>*>(held_.get());
     return held ? &held->config : nullptr;
   }
-  // Whether the models compute the same.
+  // Whether the models compute the same, but for adapters.
   friend bool operator==(const ModelConfig& a, const ModelConfig& b) {
     return a.held_->equals(*b.held_);
   }
@@ -110,7 +115,7 @@ class ModelConfig {
     virtual TrainingDefaults defaults() const = 0;
     virtual void write(nlohmann::json&) const = 0;
     virtual ModelConfig with(std::string_view, int64_t) const = 0;
-    virtual std::shared_ptr<Model> make(DType, Stream&, int64_t) const = 0;
+    virtual std::shared_ptr<Model> make(DType, Stream&, int64_t, const LoraConfig&) const = 0;
     virtual bool equals(const Any&) const = 0;
   };
 
@@ -127,8 +132,9 @@ class ModelConfig {
     ModelConfig with(std::string_view setting, int64_t n) const override {
       return config.with(setting, n);
     }
-    std::shared_ptr<Model> make(DType type, Stream& stream, int64_t longest_row) const override {
-      return config.make(type, stream, longest_row);
+    std::shared_ptr<Model> make(DType type, Stream& stream, int64_t longest_row,
+                                const LoraConfig& lora) const override {
+      return config.make(type, stream, longest_row, lora);
     }
     bool equals(const Any& other) const override {
       const auto* same = dynamic_cast<const Held*>(&other);
@@ -138,6 +144,7 @@ class ModelConfig {
 
   std::shared_ptr<const Any> held_;
   std::shared_ptr<const nlohmann::json> source_;
+  LoraConfig lora_;
 };
 
 // A named model, to be trained from random weights.

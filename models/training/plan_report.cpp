@@ -42,7 +42,8 @@ json by_purpose(const Report& foretold, bool has_ranks) {
   json bytes = json::object();
   for (const Purpose p : enumerators<Purpose>()) {
     const size_t of_purpose = foretold.memory.at_peak_by[p];
-    if (of_purpose > 0 || p != Purpose::exchange || has_ranks) bytes[name(p)] = of_purpose;
+    const bool is_rare = p == Purpose::frozen || (p == Purpose::exchange && !has_ranks);
+    if (of_purpose > 0 || !is_rare) bytes[name(p)] = of_purpose;
   }
   return bytes;
 }

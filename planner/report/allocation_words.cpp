@@ -9,8 +9,8 @@
 namespace spool {
 namespace {
 
-constexpr std::array before_activations{Purpose::parameter, Purpose::gradient, Purpose::optimizer,
-                                        Purpose::input, Purpose::exchange};
+constexpr std::array before_activations{Purpose::parameter, Purpose::frozen, Purpose::gradient,
+                                        Purpose::optimizer, Purpose::input,  Purpose::exchange};
 static_assert(before_activations.size() == AllocationWords::activations);
 
 NodeId node_of(const LoggedAllocation& a) { return static_cast<NodeId>(a.born_in.node); }

@@ -14,7 +14,7 @@ class AllocationWords {
  public:
   // Categories of memory, in the order in which they are drawn: one per purpose, but one per kind
   // of node for activations, and one for memory that copies hold.
-  static constexpr size_t activations = 5;  // the first of them
+  static constexpr size_t activations = 6;  // the first of them
   static constexpr size_t workspace = activations + enumerator_names<NodeKind>.size();
   static constexpr size_t copies = workspace + 1, categories = copies + 1;
   static std::string category_name(size_t category);

@@ -55,6 +55,7 @@ inline Name intern(std::string_view text) { return text; }
 // Tables of memory and errors group bytes by purpose.
 enum class Purpose : uint8_t {
   parameter,
+  frozen,  // parameters that are not trained
   gradient,
   optimizer,
   activation,
@@ -63,8 +64,9 @@ enum class Purpose : uint8_t {
   exchange
 };
 template <>
-inline constexpr std::array enumerator_names<Purpose>{
-    "parameters", "gradients", "optimizer", "activations", "workspace", "inputs", "exchange"};
+inline constexpr std::array enumerator_names<Purpose>{"parameters", "frozen",      "gradients",
+                                                      "optimizer",  "activations", "workspace",
+                                                      "inputs",     "exchange"};
 
 struct Label {
   Name name = "tensor";

@@ -60,7 +60,7 @@ function readAreaPath(path) {
 // State is one family of colours, activations are another, whatever their number.
 function categoryClasses(names) {
   const fixed = {
-    parameters: "parameters", gradients: "gradients", optimizer: "optimizer",
+    parameters: "parameters", frozen: "frozen", gradients: "gradients", optimizer: "optimizer",
     workspace: "workspace", "copies in flight": "copies",
   };
   let next = 0;
