@@ -116,7 +116,7 @@ std::vector<StoredRows> Model::layout(const Parameter& p) const {
   for (const StoredRows& linear : adapted->linears) {
     const int64_t end = row + (is_a ? lora_.rank : linear.rows.size());
     all.push_back(
-        {.name = "base_model.model." + linear.name + (is_a ? ".lora_A.weight" : ".lora_B.weight"),
+        {.name = adapter_prefix + linear.name + (is_a ? ".lora_A.weight" : ".lora_B.weight"),
          .rows = {row, end}});
     row = end;
   }

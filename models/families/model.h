@@ -141,7 +141,8 @@ std::vector<NamedTensor> stored(Model&, const std::vector<TensorContents>& paral
                                 const StoredAs& = {});
 // The parameters themselves, without adapters.
 std::vector<NamedTensor> stored_parameters(Model&, const StoredAs& = {});
-// Those of adapters, under PEFT's names.
+// Those of adapters, under PEFT's names, which begin so.
+inline constexpr const char* adapter_prefix = "base_model.model.";
 std::vector<NamedTensor> stored_adapters(Model&);
 
 }  // namespace spool

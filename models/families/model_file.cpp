@@ -113,7 +113,30 @@ bool same_bytes(const TensorReader& file, const StoredTensor& a, const StoredTen
 
 }  // namespace
 
-ModelDescription describe_model(const fs::path& model) {
+namespace {
+
+// The base that an adapter names, as a path from here or from the adapter's folder.
+fs::path base_of(const AdapterFile& adapter, const fs::path& given) {
+  if (!given.empty()) return given;
+  const std::string& name = adapter.base();
+  const fs::path file = adapter.folder() / adapter_config_name;
+  check_file_setting(!name.empty(), file.string(), {"base"},
+                     "names no model that the adapter changes (base_model_name_or_path); say where "
+                     "it is");
+  for (const fs::path& path : {fs::path(name), adapter.folder() / name}) {
+    if (path_exists(path)) return path;
+  }
+  check_file_setting(/*ok=*/false, file.string(), {"base"}, "the model that it adapts, ", name,
+                     ", is not here; say where it is, or download it");
+  return {};
+}
+
+// The folder's tokenizer, and what else belongs to a model.
+bool has_tokenizer(const fs::path& folder) {
+  return path_exists(folder / "tokenizer.json") || path_exists(folder / "merges.txt");
+}
+
+ModelDescription describe_base(const fs::path& model) {
   const fs::path folder = folder_of_model(model);
   const bool is_file = !path_is_directory(model);
   if (is_file && has_llmc_magic(File::open(model), llmc_model_magic)) {
@@ -123,8 +146,43 @@ ModelDescription describe_model(const fs::path& model) {
   return {model_config(read_config(folder, model)), fs::absolute(folder)};
 }
 
-ModelFile::ModelFile(const fs::path& model) {
-  const fs::path file = weights_of(model);
+}  // namespace
+
+std::optional<fs::path> adapter_of(const ModelPaths& paths) {
+  const bool is_there = path_exists(paths.model);  // else the model's reader says that it is not
+  const fs::path folder = is_there ? folder_of_model(paths.model) : fs::path();
+  const bool is_adapter = is_there && path_is_directory(folder) && has_adapter(folder);
+  check_setting(is_adapter || paths.base.empty(), {"base", "model"}, paths.model.string(),
+                " is no adapter, so it has no base; leave the base out, or name the adapter");
+  check_setting(!is_adapter || paths.adapter.empty(), {"adapter", "model"}, paths.model.string(),
+                " is an adapter already; give the model that both change, and one of them");
+  if (is_adapter) return fs::absolute(folder);
+  if (paths.adapter.empty()) return {};
+  const fs::path given = folder_of_model(paths.adapter);
+  check_file(has_adapter(given), paths.adapter, "has no ", adapter_config_name,
+             ", and so no adapter");
+  return fs::absolute(given);
+}
+
+ModelDescription describe_model(const ModelPaths& paths) {
+  const auto folder = adapter_of(paths);
+  if (!folder) return describe_base(paths.model);
+  const AdapterFile adapter(*folder);
+  const bool names_base = paths.adapter.empty();
+  ModelDescription base = describe_base(names_base ? base_of(adapter, paths.base) : paths.model);
+  return {base.config.adapted(adapter.lora()), has_tokenizer(*folder) ? *folder : base.directory};
+}
+
+ModelFile::ModelFile(const ModelPaths& paths) {
+  const auto folder = adapter_of(paths);
+  if (folder) adapter_ = std::make_shared<const AdapterFile>(*folder);
+  const bool names_base = folder && paths.adapter.empty();
+  read_weights(weights_of(names_base ? base_of(*adapter_, paths.base) : paths.model));
+  directory_ = fs::absolute(name()).parent_path();
+  if (folder && has_tokenizer(*folder)) directory_ = *folder;
+}
+
+void ModelFile::read_weights(const fs::path& file) {
   if (has_llmc_magic(File::open(file), llmc_model_magic)) {
     const auto reader = std::make_shared<const LlmcModelReader>(file);
     config_ = reader->config();
@@ -147,8 +205,6 @@ ModelFile::ModelFile(const fs::path& model) {
   config_ = model_config(config);
   stop_tokens_ = read_stop_tokens(config, file.parent_path(), config_.shape().vocabulary);
 }
-
-fs::path ModelFile::directory() const { return fs::absolute(name()).parent_path(); }
 
 DType ModelFile::dtype() const {
   for (const StoredTensor& t : tensors_->tensors()) {
@@ -179,11 +235,17 @@ void ModelFile::load(Model& model, const std::vector<TensorContents>& parallel,
   check_file(!copy || (original && same_bytes(*tensors_, *copy, *original)), name(), "tensor \"",
              head, "\" differs from the token embedding, which is the head of this ",
              config_.family());
-  std::vector<NamedTensor> wanted = stored(model, parallel, {.conv1d = conv1d_});
+  std::vector<NamedTensor> wanted = stored(model, parallel, {.conv1d = conv1d_}), adapters;
+  const auto of_adapters = std::ranges::stable_partition(
+      wanted, [](const NamedTensor& t) { return !t.name.starts_with(adapter_prefix); });
+  adapters.assign(of_adapters.begin(), of_adapters.end());
+  wanted.erase(of_adapters.begin(), of_adapters.end());
+  if (adapter_ && !model.config().lora()) adapter_->merge_into(wanted, config_);
   for (NamedTensor& tensor : wanted) tensor.name = in_file(tensor.name);
   load_tensors(
       *tensors_, wanted,
       [&](std::string_view t) { return (tied && t == head) || is_constant_tensor(t); }, progress);
+  if (adapter_ && model.config().lora()) adapter_->load(adapters);
 }
 
 namespace {

@@ -2,11 +2,13 @@
 
 // A stored model of any family and format, with its config.json.
 
+#include <concepts>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "spool/models/families/adapter_file.h"
 #include "spool/models/families/model.h"
 #include "spool/models/formats/safetensors.h"
 
@@ -14,28 +16,50 @@ namespace spool {
 
 // The paths that name a model.
 inline constexpr const char* model_forms =
-    "the directory of a run (its latest checkpoint), of a checkpoint, or of a model that "
-    "transformers saved, as the hub has it; a .safetensors file with its config.json beside it; or "
-    "a model file of llm.c";
+    "the directory of a run (its latest checkpoint), of a checkpoint, of a model that transformers "
+    "saved, as the hub has it, or of an adapter that PEFT saved; a .safetensors file with its "
+    "config.json beside it; or a model file of llm.c";
+
+// A model, and low-rank adapters that change it (adapter_file.h).
+struct ModelPaths {
+  std::filesystem::path model;         // one of model_forms
+  std::filesystem::path adapter = {};  // the folder of an adapter of it; empty: none
+  // Of the model that is adapted, if `model` is an adapter's folder; empty: where that says.
+  std::filesystem::path base = {};
+
+  template <class Path>
+  requires std::convertible_to<Path, std::filesystem::path> ModelPaths(const Path& m,
+                                                                       std::filesystem::path a = {},
+                                                                       std::filesystem::path b = {})
+      : model(m), adapter(std::move(a)), base(std::move(b)) {}
+};
+
+// The folder of the adapter, if there is one.  Throws if both paths name one, or a base is given
+// for a model.
+std::optional<std::filesystem::path> adapter_of(const ModelPaths&);
 
 // A model's configuration, read without its weights; the path is one of model_forms, or that of a
 // config.json.
 struct ModelDescription {
-  ModelConfig config;
-  std::filesystem::path directory;  // where its files are
+  ModelConfig config;               // with the adapters
+  std::filesystem::path directory;  // where its other files are, such as its tokenizer
 };
-ModelDescription describe_model(const std::filesystem::path& model);
+ModelDescription describe_model(const ModelPaths&);
 
 class ModelFile {
  public:
-  // Throws if the path is none of model_forms.
-  explicit ModelFile(const std::filesystem::path& model);
+  // Throws if the model's path is none of model_forms, or its adapter does not fit.
+  explicit ModelFile(const ModelPaths&);
 
   // The file with the weights.
   const std::string& name() const { return tensors_->name(); }
-  // Its directory, where other files of the model are.
-  std::filesystem::path directory() const;
+  // Where other files of the model are, such as its tokenizer: its adapter's folder, or the
+  // weights'.
+  const std::filesystem::path& directory() const { return directory_; }
+  // Of the weights; see adapter().
   const ModelConfig& config() const { return config_; }
+  // What changes the weights; null: nothing.
+  const AdapterFile* adapter() const { return adapter_.get(); }
   // The type of the stored matrices; f32 if the engine lacks that type.
   DType dtype() const;
   // The tokens that end a text, if the model's files name any: generation_config.json, or else
@@ -45,14 +69,19 @@ class ModelFile {
   // The tensors, whatever their format.
   const TensorReader& tensors() const { return *tensors_; }
 
-  // Sets all parameters of a model of this configuration.  Throws, before any is changed, if a
-  // tensor is missing, surplus, or of another shape.
+  // Sets all parameters of a model of this configuration.  An adapter becomes part of the weights of
+  // a model without adapters, which costs no memory, and sets those of one that has them.  Throws,
+  // before any is changed, if a tensor is missing, surplus, or of another shape.
   void load(Model&, const FileProgress& = {}) const;
   // The same for tensors parallel to its parameters, such as masters of another type.
   void load(Model&, const std::vector<TensorContents>& parallel, const FileProgress& = {}) const;
 
  private:
+  void read_weights(const std::filesystem::path& file);
+
   std::shared_ptr<const TensorReader> tensors_;
+  std::shared_ptr<const AdapterFile> adapter_;
+  std::filesystem::path directory_;
   ModelConfig config_;
   std::vector<int32_t> stop_tokens_;
   bool conv1d_ = true;  // see StoredAs
