@@ -187,7 +187,7 @@ def computed(model, tokens, targets):
         llama.expect_close("gradient of " + name, gradients[name], their_gradients[name])
         llama.expect_close(name + " after a step", after[name], their_after[name])
     result = {"logits": logits, "loss": losses[0].clone(), "losses": losses}
-    result.update({"grad." + name: g.float() for name, g in gradients.items()})
+    result.update({"grad." + name: g for name, g in gradients.items()})
     last = list(after)[-2:]  # A and B of one target
     return {**result, **{"after." + name: after[name] for name in last}}
 
