@@ -182,5 +182,6 @@ def make(folder, cls, config):
     save_file(expected, folder / "expected.safetensors")
 
 
-for name, (cls, config) in KINDS.items():
-    make(pathlib.Path(sys.argv[1]) / name, cls, config)
+if __name__ == "__main__":
+    for name, (cls, config) in KINDS.items():
+        make(pathlib.Path(sys.argv[1]) / name, cls, config)
