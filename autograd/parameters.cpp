@@ -53,19 +53,26 @@ Parameter& Parameters::insert(std::string_view name, Tensor data, const InitialV
 }
 
 void Parameters::initialise(uint64_t seed) {
+  for (size_t i = 0; i < all_.size(); ++i) draw(i, seed);
+}
+
+void Parameters::initialise_trained(uint64_t seed) {
   for (size_t i = 0; i < all_.size(); ++i) {
-    if (!drawn_[i] || !all_[i]->data) continue;
-    const Tensor& data = all_[i]->data;
-    const auto [constant, deviation] = initial_[i];
-    if (deviation == 0) {
-      launch(Fill{.out = data, .value = constant}, stream_);
-    } else if (all_[i]->part && all_[i]->part->is_cut()) {
-      all_[i]->part->draw(data, deviation, seed, *all_[i]->number);
-    } else {
-      launch(
-          NormalFill{.out = data, .deviation = deviation, .seed = seed, .tensor = *all_[i]->number},
-          stream_);
-    }
+    if (all_[i]->trainable) draw(i, seed);
+  }
+}
+
+void Parameters::draw(size_t parameter, uint64_t seed) {
+  const Parameter& p = *all_[parameter];
+  if (!drawn_[parameter] || !p.data) return;
+  const auto [constant, deviation] = initial_[parameter];
+  if (deviation == 0) {
+    launch(Fill{.out = p.data, .value = constant}, stream_);
+  } else if (p.part && p.part->is_cut()) {
+    p.part->draw(p.data, deviation, seed, *p.number);
+  } else {
+    launch(NormalFill{.out = p.data, .deviation = deviation, .seed = seed, .tensor = *p.number},
+           stream_);
   }
 }
 

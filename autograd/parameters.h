@@ -48,6 +48,8 @@ class Parameters {
   // Draws the initial values on the device, of those that have data.  Of a part it has the numbers
   // of the whole, which is drawn in pieces.
   void initialise(uint64_t seed);
+  // The same of those that are trained alone.
+  void initialise_trained(uint64_t seed);
 
   Stream& stream() const { return stream_; }
   DType dtype() const { return dtype_; }
@@ -66,6 +68,7 @@ class Parameters {
 
  private:
   Parameter& insert(std::string_view name, Tensor, const InitialValues*);
+  void draw(size_t parameter, uint64_t seed);
 
   Stream& stream_;
   DType dtype_;

@@ -230,8 +230,8 @@ int plan_as_told(const PlanFlags& flags, const CLI::App& command) {
 std::function<int()> add_plan(CLI::App& app) {
   const auto flags = std::make_shared<PlanFlags>();
   using namespace settings;
-  add_settings(app, {&model_table, &tokenizer_table, &step_table, &policy_table, &machine_table,
-                     &rank_table, &sample_table});
+  add_settings(app, {&model_table, &adapter_table, &tokenizer_table, &step_table, &policy_table,
+                     &machine_table, &rank_table, &sample_table});
   app.get_option("--memory")
       ->description(
           "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "

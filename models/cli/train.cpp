@@ -19,9 +19,13 @@ namespace {
 
 // Refuses a model that lacks its weights, before anything is planned.
 void check_weights(const CLI::App& command) {
-  for (const std::string& model : command.get_option("--model")->reduced_results()) {
-    if (has_weights(model) && path_exists(model)) (void)ModelFile(model);
-  }
+  const auto given = [&](const char* flag) {
+    const auto values = command.get_option(flag)->reduced_results();
+    return values.empty() ? std::string() : values.back();
+  };
+  const std::string model = given("--model");
+  if (model.empty() || !has_weights(model) || !path_exists(model)) return;
+  (void)ModelFile({model, given("--adapter"), given("--base")});
 }
 
 RunOptions options_to_train(const CLI::App& command, const std::optional<LaunchedRank>& launched) {
@@ -58,9 +62,9 @@ int train_launched(const CLI::App& command, const LaunchedRank& launched) {
 
 std::function<int()> add_train(CLI::App& app) {
   using namespace settings;
-  add_settings(
-      app, {&model_table, &data_table, &tokenizer_table, &step_table, &policy_table, &machine_table,
-            &rank_table, &output_table, &checkpoint_table, &evaluation_table, &sample_table});
+  add_settings(app, {&model_table, &adapter_table, &data_table, &tokenizer_table, &step_table,
+                     &policy_table, &machine_table, &rank_table, &output_table, &checkpoint_table,
+                     &evaluation_table, &sample_table});
   return [&app] {
     outlive_readers();
     const std::optional<LaunchedRank> launched = rank_of_launcher();

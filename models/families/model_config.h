@@ -79,7 +79,9 @@ class ModelConfig {
   std::string family() const { return held_->family(); }
   TrainingDefaults defaults() const { return held_->defaults(); }
   // The same model with one number changed: layers, heads, channels, context or vocab.
-  ModelConfig with(std::string_view setting, int64_t n) const { return held_->with(setting, n); }
+  ModelConfig with(std::string_view setting, int64_t n) const {
+    return held_->with(setting, n).adapted(lora_);
+  }
 
   // The config.json that was read, or else the one that the family writes.
   nlohmann::json to_json() const;

@@ -177,7 +177,8 @@ ModelFile::ModelFile(const ModelPaths& paths) {
   const auto folder = adapter_of(paths);
   if (folder) adapter_ = std::make_shared<const AdapterFile>(*folder);
   const bool names_base = folder && paths.adapter.empty();
-  read_weights(weights_of(names_base ? base_of(*adapter_, paths.base) : paths.model));
+  base_ = names_base ? base_of(*adapter_, paths.base) : paths.model;
+  read_weights(weights_of(base_));
   directory_ = fs::absolute(name()).parent_path();
   if (folder && has_tokenizer(*folder)) directory_ = *folder;
 }

@@ -58,6 +58,8 @@ class ModelFile {
   const std::filesystem::path& directory() const { return directory_; }
   // Of the weights; see adapter().
   const ModelConfig& config() const { return config_; }
+  // The path of the weights' model, of which an adapter is an adapter.
+  const std::filesystem::path& base() const { return base_; }
   // What changes the weights; null: nothing.
   const AdapterFile* adapter() const { return adapter_.get(); }
   // The type of the stored matrices; f32 if the engine lacks that type.
@@ -81,7 +83,7 @@ class ModelFile {
 
   std::shared_ptr<const TensorReader> tensors_;
   std::shared_ptr<const AdapterFile> adapter_;
-  std::filesystem::path directory_;
+  std::filesystem::path base_, directory_;
   ModelConfig config_;
   std::vector<int32_t> stop_tokens_;
   bool conv1d_ = true;  // see StoredAs

@@ -39,13 +39,15 @@ std::vector<TensorContents> state_row(Optimizer& optimizer, size_t row,
 
 std::vector<TensorContents> exact_parameters(Optimizer& optimizer, const Parameters& parameters) {
   std::vector<TensorContents> all(parameters.size());
-  if (has_masters(optimizer)) {
-    all = state_row(optimizer, optimizer.state_rows().size() - 1, parameters);
-  }
+  if (has_masters(optimizer)) all = masters(optimizer, parameters);
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i]) all[i] = contents_of(*parameters[i]);
   }
   return all;
+}
+
+std::vector<TensorContents> masters(Optimizer& optimizer, const Parameters& parameters) {
+  return state_row(optimizer, optimizer.state_rows().size() - 1, parameters);
 }
 
 bool has_masters(const Optimizer& optimizer) {

@@ -19,6 +19,9 @@ std::vector<TensorContents> state_row(Optimizer&, size_t row, const Parameters&)
 // One tensor per parameter: its master, or the parameter itself if it has none.
 std::vector<TensorContents> exact_parameters(Optimizer&, const Parameters&);
 
+// The masters, where there are any; absent for parameters that are not the optimizer's.
+std::vector<TensorContents> masters(Optimizer&, const Parameters&);
+
 // Whether there are masters.
 bool has_masters(const Optimizer&);
 

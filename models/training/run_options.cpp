@@ -109,6 +109,24 @@ void check_given_ranks(const RunOptions& o) {
   }
 }
 
+// Contradictions between what is given of adapters.
+void check_given_adapters(const RunOptions& o) {
+  const auto is_given = [&](const char* key) { return o.given.contains(key); };
+  const bool has_adapter = has_weights(o.model) && adapter_of(paths_of(o));
+  check_setting(has_weights(o.model) || o.adapter.empty(), {"adapter", "model"},
+                "{adapter} changes the weights of a model, and ", o.model,
+                " has none; name the model that it was trained on");
+  for (const char* key : {"lora", "lora-alpha", "lora-rs", "lora-targets"}) {
+    check_setting(!has_adapter || !is_given(key), {key, "adapter"}, "{", key, "} is of a new ",
+                  "adapter, and the model has one, which is trained further as it is; leave one of "
+                  "the two out, or convert both to a model first");
+  }
+  for (const char* key : {"lora-alpha", "lora-rs", "lora-targets", "lora-dropout"}) {
+    check_setting(o.training.model.lora() || o.resume || !is_given(key), {key, "lora"}, "{", key,
+                  "} is of adapters, and there are none; give {lora}, too");
+  }
+}
+
 // Contradictions between settings that are given.
 void check_given(const RunOptions& o) {
   const TrainingConfig& t = o.training;
@@ -123,6 +141,7 @@ void check_given(const RunOptions& o) {
       "{min-lr} has no meaning with {lr-schedule} constant, whose learning rate stays the "
       "highest");
   check_given_ranks(o);
+  check_given_adapters(o);
   for (const char* key : {"batch", "accumulate"}) {
     check_setting(!o.tokens_per_step || !is_given(key), {key, "tokens-per-step"}, "{", key,
                   "} and {tokens-per-step} both say how a step is split into micro-batches; give "
@@ -227,6 +246,8 @@ std::filesystem::path resolved(std::filesystem::path name) {
 
 }  // namespace
 
+ModelPaths paths_of(const RunOptions& o) { return {o.model, o.adapter, o.base}; }
+
 bool has_weights(const std::string& model) { return !model_preset(model).has_value(); }
 
 RunOptions run_options(const GivenTexts& given, NameOfKey name_of) {
@@ -239,8 +260,11 @@ RunOptions run_options(const GivenTexts& given, NameOfKey name_of) {
 }
 
 TrainingDefaults training_defaults(const RunOptions& o) {
+  constexpr double lr_of_adapters = 2e-4;
   const auto preset = model_preset(o.model);
-  return preset ? preset->defaults : o.training.model.defaults();
+  TrainingDefaults defaults = preset ? preset->defaults : o.training.model.defaults();
+  if (o.training.model.lora()) defaults.lr = lr_of_adapters;
+  return defaults;
 }
 
 std::string table_of_presets() {
@@ -299,6 +323,10 @@ void check_run_settings(const RunOptions& o) {
   for (const Setting& s : run_settings()) {
     if (!has_numbers(s.kind)) s.check(o);
   }
+  const bool rounds_alone = o.training.optimizer.rounding != Rounding::nearest;
+  check_setting(!o.training.model.lora() || !rounds_alone, {"lora", "rounding"},
+                "adapters are trained as f32 masters, and with stochastic rounding there are none; "
+                "leave the rounding out: the weights of the model are frozen, and have no masters");
   const bool evaluates = o.eval_every > 0 && o.eval_batches > 0;
   constexpr const char* of_no_evaluations =
       ", and the run has none between its steps; give the steps between them, or ";

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "spool/models/data/text_files.h"
+#include "spool/models/families/model_file.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/trainer.h"
 
@@ -26,6 +27,7 @@ struct RunOptions {
   // The configuration.
   std::string model = "gpt2-tiny";  // a preset, or a path to initial weights
   TrainingConfig training = {};
+  std::string adapter = {}, base = {};                // see ModelPaths
   std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: default_texts
   DataFormat data_format = DataFormat::automatic;
   bool separate = true;                    // has a token between files of text, see data_reader.h
@@ -82,6 +84,9 @@ struct RunOptions {
   // Keys of the settings that were given; the others may come from a preset or a stored run.
   std::set<std::string> given = {};
 };
+
+// The paths of the model, which has weights.
+ModelPaths paths_of(const RunOptions&);
 
 // Whether the model is a path to weights rather than a preset.
 bool has_weights(const std::string& model);

@@ -34,9 +34,15 @@ void Trainer::initialise() { runner_.initialise(); }
 
 void Trainer::initialise_from(const ModelFile& file, const FileProgress& progress) {
   file.load(model(), progress);
+  const bool has_adapters = bool(model().config().lora());
+  if (has_adapters && !file.adapter()) model().parameters().initialise_trained(config_.seed);
   optimizer().initialise();
   if (!has_masters(optimizer())) return;
-  file.load(model(), exact_parameters(optimizer(), model().parameters()), progress);
+  if (!has_adapters) {
+    file.load(model(), exact_parameters(optimizer(), model().parameters()), progress);
+  } else if (file.adapter()) {
+    file.adapter()->load(stored(model(), masters(optimizer(), model().parameters())));
+  }
 }
 
 double Trainer::learning_rate(int64_t step) const { return config_.learning_rate().at(step); }

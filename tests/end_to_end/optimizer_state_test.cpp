@@ -158,7 +158,7 @@ TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
         plans.host_bytes = host_bytes;
         CpuStream stream(plenty, 2);
         Trainer trainer(config, plans, stream);
-        load_checkpoint(d.path(), trainer);
+        load_checkpoint(d.path(), /*base=*/"", trainer);
         all_steps(trainer, 2, 4);
         EXPECT_TRUE(state_bytes(trainer.model().parameters(), trainer.optimizer()) == wanted);
       }

@@ -98,7 +98,11 @@ std::map<std::string, std::string> hashes_of_vocabulary(const fs::path& director
 // Bytes of the tensors; the rest of a checkpoint is small.
 size_t bytes_of_checkpoint(Trainer& trainer) {
   size_t bytes = optimizer_file(trainer).nbytes();
-  for (const NamedTensor& t : stored_parameters(trainer.model())) bytes += t.tensor.nbytes();
+  Model& model = trainer.model();
+  const bool has_adapters = bool(model.config().lora());
+  for (const NamedTensor& t : has_adapters ? stored_adapters(model) : stored_parameters(model)) {
+    bytes += t.tensor.nbytes();
+  }
   return bytes;
 }
 
@@ -118,15 +122,30 @@ void check_vocabulary(const fs::path& directory, const StoredRun& run) {
 
 uint64_t hash_of_weights(Trainer& trainer) {
   Model& model = trainer.model();
+  if (model.config().lora()) return hash_of(stored_parameters(model));
   return hash_of(stored(model, exact_parameters(trainer.optimizer(), model.parameters())));
 }
+
+namespace {
+
+// The model, or the adapters that are trained in place of it.
+void save_weights(const fs::path& directory, const CheckpointContents& state,
+                  const Metadata& metadata) {
+  Model& model = state.trainer.model();
+  if (model.config().lora()) {
+    const auto exact = exact_parameters(state.trainer.optimizer(), model.parameters());
+    return save_adapter(directory, model, exact, state.base, metadata);
+  }
+  const auto end_of_text = end_of_text_within(state.tokenizer, model.shape().vocabulary);
+  save_model(directory, model, {.end_of_text = end_of_text, .metadata = metadata});
+}
+
+}  // namespace
 
 void save_checkpoint(const fs::path& directory, const CheckpointContents& state) {
   const CheckpointMark mark = mark_of(state);
   const Metadata metadata = metadata_of(mark);
-  const int64_t rows = state.trainer.model().shape().vocabulary;
-  save_model(directory, state.trainer.model(),
-             {.end_of_text = end_of_text_within(state.tokenizer, rows), .metadata = metadata});
+  save_weights(directory, state, metadata);
   save_tokenizer(directory, state.tokenizer);
   if (!state.model.empty()) copy_side_files(state.model, directory);
   optimizer_file(state.trainer).save(directory, metadata);
@@ -176,24 +195,31 @@ void store_evaluations(const fs::path& directory, const EvaluationHistory& evalu
   write_text_file_atomically(directory / run_file, run.dump(2) + "\n");
 }
 
-void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProgress& progress) {
-  const ModelFile model(directory);
+fs::path load_checkpoint(const fs::path& directory, const fs::path& base, Trainer& trainer,
+                         const FileProgress& progress) {
+  const ModelFile model({directory, /*adapter=*/"", base});
   check_file(model.config() == trainer.model().config(), directory / "config.json",
              "describes another model than the configuration in ", run_file,
              remedy_of_mixed_checkpoint);
   model.load(trainer.model(), progress);
   optimizer_file(trainer).load(directory, /*ignored=*/{}, progress);
+  return model.adapter() ? fs::absolute(model.base()) : fs::path();
 }
 
 void check_finite_checkpoint(const fs::path& directory) {
-  check_finite(ModelFile(directory).tensors());
+  if (has_adapter(directory)) {
+    check_finite(AdapterFile(directory).tensors());
+  } else {
+    check_finite(ModelFile(directory).tensors());
+  }
   check_finite(SafetensorsReader(directory / OptimizerFile::name));
 }
 
 StoredRun read_run(const fs::path& directory) {
   const StoredRun run = parse_run(read_json(directory / run_file));
+  const char* const weights = has_adapter(directory) ? adapter_weights_name : model_file;
   check_belong_together(
-      directory, {MarkedFile{directory / run_file, run.mark}, marked_file(directory / model_file),
+      directory, {MarkedFile{directory / run_file, run.mark}, marked_file(directory / weights),
                   marked_file(directory / OptimizerFile::name)});
   check_vocabulary(directory, run);
   return run;

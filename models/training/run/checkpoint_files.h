@@ -1,7 +1,8 @@
 #pragma once
 
 // The files of a run's checkpoint:
-//   model.safetensors, config.json   the model, as transformers stores it
+//   model.safetensors, config.json   the model, as transformers stores it; or
+//   adapter_model.safetensors, ...   the adapters, where they alone are trained (adapter_file.h)
 //   optimizer.safetensors            m.NAME, v.NAME, and master.NAME if there are masters
 //   merges.txt, vocab.json, ...      the tokenizer, if it has a vocabulary
 //   run.json                         the step, and the configuration for resuming
@@ -59,10 +60,11 @@ struct CheckpointContents {
   EvaluationHistory evaluations = {};
   MatmulAlgorithms products = {};
   std::filesystem::path model = {};  // a directory with other files of the model, if there is one
+  std::filesystem::path base = {};   // of adapters: the model that they change
 };
 
 // A hash of the weights that a run begins from, as exact as the trainer keeps them: the same for
-// any form of the file that they were loaded from.
+// any form of the file that they were loaded from.  With adapters, of what they change.
 uint64_t hash_of_weights(Trainer&);
 
 void save_checkpoint(const std::filesystem::path& directory, const CheckpointContents&);
@@ -73,7 +75,11 @@ void write_checkpoint(RunDirectory&, const CheckpointContents&);
 // Replaces the evaluations in a checkpoint's run.json.
 void store_evaluations(const std::filesystem::path& directory, const EvaluationHistory&);
 
-void load_checkpoint(const std::filesystem::path& directory, Trainer&, const FileProgress& = {});
+// Loads the model and the state.  `base` is where the model is that adapters change, if not where
+// the checkpoint says.  Returns that place, of a run of adapters.
+std::filesystem::path load_checkpoint(const std::filesystem::path& directory,
+                                      const std::filesystem::path& base, Trainer&,
+                                      const FileProgress& = {});
 
 // Throws if a file has a value that is not finite; for when the numbers of a run are not.
 void check_finite_checkpoint(const std::filesystem::path& directory);

@@ -112,14 +112,15 @@ void Checkpoints::write_files() const {
                                      .tape = run_.tape,
                                      .evaluations = state_.evaluations,
                                      .products = run_.products,
-                                     .model = model_directory()});
+                                     .model = model_directory(),
+                                     .base = run_.base});
 }
 
 // The last checkpoint, or what the run began with.
 fs::path Checkpoints::model_directory() const {
   if (latest_) return *latest_;
-  const std::string& model = run_.options.model;
-  return has_weights(model) ? ModelFile(model).directory() : fs::path();
+  const RunOptions& o = run_.options;
+  return has_weights(o.model) ? describe_model(paths_of(o)).directory : fs::path();
 }
 
 void Checkpoints::tell_changed_data() {
@@ -207,7 +208,7 @@ void Checkpoints::fail_not_finite(int64_t step, const char* what, double value) 
     if (latest_)
       check_finite_checkpoint(*latest_);
     else if (has_weights(run_.options.model))
-      check_finite(ModelFile(run_.options.model).tensors());
+      check_finite(ModelFile(paths_of(run_.options)).tensors());
   }
   run_.listeners->flush(run_.stream->memory().peak);
   const std::string kept = latest_ ? sentence("the last good checkpoint is ", latest_->string())

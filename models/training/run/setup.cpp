@@ -206,6 +206,16 @@ void choose_algorithms(RunSetup& run) {
                   products.places.size(), products.device));
 }
 
+// Throws if adapters that go on to be trained change another model than before.
+void check_base(const RunSetup& run) {
+  std::optional<uint64_t> now;
+  run.trainer->share_state([&] { now = hash_of_weights(*run.trainer); });
+  check_file_setting(
+      !now || now == run.initial_weights, run.base.string(), {"base"},
+      "is not the model that the run's adapters were trained on: its weights differ; "
+      "say where that model is");
+}
+
 void set_up_trainer(RunSetup& run, const std::optional<StoredRun>& stored) {
   RunListeners& listeners = *run.listeners;
   const LongWork preparing(listeners, "preparing the model");
@@ -215,12 +225,14 @@ void set_up_trainer(RunSetup& run, const std::optional<StoredRun>& stored) {
   const RunOptions& o = run.options;
   run.trainer = std::make_unique<Trainer>(o.training, run.planned.plans, *run.stream);
   if (stored) {
-    load_checkpoint(*run.checkpoint, *run.trainer, tell);
+    run.base = load_checkpoint(*run.checkpoint, o.base, *run.trainer, tell);
+    if (o.training.model.lora()) check_base(run);
     listeners.say(
         fmt::format("resuming at step {} from {}", run.first_step, run.checkpoint->string()));
     tell_differences(run, *stored);
   } else if (has_weights(o.model)) {
-    const ModelFile file(o.model);
+    const ModelFile file(paths_of(o));
+    run.base = std::filesystem::absolute(file.base());
     run.trainer->initialise_from(file, tell);
     run.trainer->share_state([&] { run.initial_weights = hash_of_weights(*run.trainer); });
     listeners.say(fmt::format("starting from the weights of {}", file.name()));
@@ -266,6 +278,10 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
   const std::optional<StoredRun> stored = find_stored_run(run);
   check_can_be_stored(o);
   check_run_settings(o);
+  check_setting(
+      !o.training.model.lora() || has_weights(o.model) || o.dry_run || stored, {"lora", "model"},
+      "adapters change a model that is trained, and ", o.model,
+      " begins with random weights; name a folder with weights, or train without adapters");
   if (run.writes()) check_files(run);
   run.given_plan = read_given_plan(o);
   run.tokenizer = open_run_tokenizer(o, run.checkpoint);

@@ -45,6 +45,7 @@ struct RunSetup {
   uint64_t tape = 0;                             // fingerprint of a step's tape
   MatmulAlgorithms products = {};                // the table that the run began with, if any
   std::optional<uint64_t> initial_weights = {};  // their hash, if the run began from weights
+  std::filesystem::path base = {};               // of adapters: the model that they change
 
   // Whether this rank is the one that plans for all, prints and writes files.
   bool writes() const { return !ranks || ranks->rank() == 0; }

@@ -47,7 +47,7 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
   if (checkpoint) {
     choice = choose_tokenizer(choice, *checkpoint);
   } else if (has_weights(options.model)) {
-    choice = choose_tokenizer(choice, describe_model(options.model).directory);
+    choice = choose_tokenizer(choice, describe_model(paths_of(options)).directory);
   } else {
     choice = choose_tokenizer(choice);
   }
@@ -84,7 +84,7 @@ RunSample sample_of(const RunOptions& options, const Tokenizer& tokenizer,
   RunSample sample{.prompt = start_of_text(tokenizer, rows)};
   if (const auto end = tokenizer.end_of_text()) sample.stop_tokens = {*end};
   if (has_weights(options.model)) {
-    add_model_sample(sample, checkpoint ? *checkpoint : describe_model(options.model).directory,
+    add_model_sample(sample, checkpoint ? *checkpoint : describe_model(paths_of(options)).directory,
                      tokenizer, rows);
   }
   sample.length = {.prompt = std::ssize(sample.prompt), .drawn = drawn};

@@ -15,7 +15,7 @@ ModelConfig numbers_of_model(const RunOptions& o) {
   check_setting(path_exists(o.model), {"model"}, "the model '", o.model,
                 "' is neither a file or directory nor a preset; the presets are ",
                 list_of_presets());
-  return describe_model(o.model).config;
+  return describe_model(paths_of(o)).config;
 }
 
 std::string fault_of_weights(const DType& type) {
@@ -43,6 +43,12 @@ const Settings model_table{
      "Model: " + list_of_presets() + ", with random weights; or, to start from trained weights, " +
          model_forms,
      preset_or_path(), source, as_value},
+    {"adapter", &RunOptions::adapter,
+     "Folder of an adapter of the model, as PEFT stores it, which is trained further", path(),
+     source, in_help},
+    {"base", &RunOptions::base,
+     "Where the model is that an adapter changes, if not where the adapter says, as after a move",
+     path(), place, in_help},
     {"config", &TrainingConfig::model, "The model's numbers, as config.json has them", any_value,
      numbers, computed(numbers_of_model)},
     shape_setting(

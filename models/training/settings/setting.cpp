@@ -74,8 +74,9 @@ const std::vector<std::reference_wrapper<const Setting>>& run_settings() {
     std::vector<std::reference_wrapper<const Setting>> flat;
     using namespace settings;
     for (const Settings* table :
-         {&rank_table, &model_table, &data_table, &tokenizer_table, &step_table, &policy_table,
-          &machine_table, &output_table, &checkpoint_table, &evaluation_table, &sample_table}) {
+         {&rank_table, &model_table, &adapter_table, &data_table, &tokenizer_table, &step_table,
+          &policy_table, &machine_table, &output_table, &checkpoint_table, &evaluation_table,
+          &sample_table}) {
       flat.insert(flat.end(), table->begin(), table->end());
     }
     return flat;

@@ -152,8 +152,9 @@ class Setting {
 using Settings = std::vector<Setting>;
 namespace settings {
 using enum SettingKind;
-extern const Settings rank_table, model_table, data_table, tokenizer_table, step_table,
-    policy_table, machine_table, output_table, checkpoint_table, evaluation_table, sample_table;
+extern const Settings rank_table, model_table, adapter_table, data_table, tokenizer_table,
+    step_table, policy_table, machine_table, output_table, checkpoint_table, evaluation_table,
+    sample_table;
 }  // namespace settings
 
 // All of them.  The tables are made before main() begins, in an order of the linker: no static
