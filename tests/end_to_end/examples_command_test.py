@@ -320,6 +320,19 @@ class Examples(Files):
         printed = self.done("train", "--resume", "--out", self.out, "--steps", 2)
         self.assertRegex(printed, r"--- sample after step 2\n> Say 54.\n")
 
+    def test_a_tokenizer_with_a_template(self):
+        """A model without weights has the chats of its tokenizer's folder, also where its run goes on."""
+        (self.folder / "chat_template.jinja").write_text(CHATML)
+        (self.folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 5}))
+        self.write([*CHATS, {"prompt": "a", "completion": "b"}])
+        shape = ["--model", "gpt2-tiny", *SHAPE, "--tokenizer", self.tokenizer, "--data", self.data]
+        self.done("train", *shape, "--out", self.out, "--steps", 2, "--no-sample")
+        for name in ["chat_template.jinja", "generation_config.json"]:
+            (self.folder / name).unlink()
+        printed = self.done("train", "--resume", "--out", self.out, "--steps", 3)
+        self.assertIn("resuming at step 2", printed)
+        self.done("generate", "--model", self.out, "--chat", "--prompt", "Hi", "--tokens", 3)
+
     def test_long_examples_are_cut(self):
         self.write([chat("Hi", "Yes. " * 40), chat("Why? " * 40, "Yes."), *CHATS])
         printed = self.trained("--steps", 1, "--no-sample")

@@ -122,8 +122,8 @@ void Checkpoints::write_files() const {
 // The last checkpoint, or what the run began with.
 fs::path Checkpoints::model_directory() const {
   if (latest_) return *latest_;
-  const std::string& model = run_.options.model;
-  return has_weights(model) ? ModelFile(model).directory() : fs::path();
+  const bool has_own = has_weights(run_.options.model) || run_.data->has_examples();
+  return has_own ? directory_of_run(run_.options) : fs::path();
 }
 
 void Checkpoints::tell_changed_data() {
