@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     constexpr int64_t seq = 16, most = 8;
     (void)are_examples(files);
     const auto tokenizer = make_byte_tokenizer();
-    const auto examples = ExampleReader{.tokenizer = *tokenizer, .options = {.seq = seq}}.read(files);
+    const auto examples =
+        ExampleReader{.tokenizer = *tokenizer, .options = {.seq = seq}}.read(files);
     const RowList list(examples, {0, examples->size()}, seq, /*packs=*/true);
     const TrainingExamples rows(list, /*seed=*/1);
     TokenBatch batch;
