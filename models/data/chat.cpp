@@ -128,6 +128,14 @@ std::vector<int32_t> Chat::next_turn(int32_t last, const std::string& user) cons
   return tokens;
 }
 
+std::string Chat::last_message(const std::string& text) const {
+  const std::string before = header("user");
+  const size_t at = text.rfind(before);
+  if (at == text.npos) return text;
+  const size_t begin = at + before.size(), end = text.find(words_of(format_).end, begin);
+  return text.substr(begin, end - begin);
+}
+
 // Each message is encoded from after the token that ends the one before: an added token cuts any
 // text, so the tokens are those of the whole.
 Example Chat::encode(std::span<const ChatMessage> messages) const {

@@ -1,12 +1,14 @@
 #include "spool/models/data/examples.h"
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/files/file_kind.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/units.h"
 
@@ -14,6 +16,7 @@ namespace spool {
 namespace {
 
 constexpr size_t max_line_bytes = size_t{16} << 20;
+constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
 
 // A file's lines, read in blocks.
 class Lines {
@@ -24,14 +27,15 @@ class Lines {
   std::optional<std::string> next() {
     for (;;) {
       const size_t end = held_.find('\n', searched_);
-      if (end != held_.npos || (at_ == file_.size() && !held_.empty())) {
-        std::string line = held_.substr(0, end);
-        held_.erase(0, end == held_.npos ? end : end + 1);
-        searched_ = 0;
-        ++number_;
+      if (end != held_.npos || (at_ == file_.size() && begin_ < held_.size())) {
+        std::string line = held_.substr(begin_, end == held_.npos ? end : end - begin_);
+        begin_ = searched_ = std::min(end, held_.size() - 1) + 1;
+        if (number_++ == 0 && line.starts_with(utf8_mark)) line.erase(0, utf8_mark.size());
         return line;
       }
       if (at_ == file_.size()) return {};
+      held_.erase(0, begin_);
+      begin_ = 0;
       searched_ = held_.size();
       check_file(searched_ <= max_line_bytes, path_, "line ", number_ + 1, " has more than ",
                  format_bytes(max_line_bytes), "; an example is a line of its own");
@@ -39,6 +43,7 @@ class Lines {
     }
   }
   std::string name() const { return sentence(path_.string(), ", line ", number_); }
+  uint64_t bytes_read() const { return at_; }
 
  private:
   void read_block() {
@@ -53,7 +58,7 @@ class Lines {
   File file_;
   uint64_t at_ = 0;
   std::string held_ = {};
-  size_t searched_ = 0;
+  size_t begin_ = 0, searched_ = 0;  // of the next line in it, and how far it has no end
   int64_t number_ = 0;
 };
 
@@ -100,6 +105,30 @@ std::vector<ChatMessage> messages_of_alpaca(const JsonField& line) {
   return {{"user", says}, {"assistant", line.member("output").string()}};
 }
 
+bool is_json_object(const std::string& text) {
+  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false).is_object();
+}
+
+// The whole line is read only of a file that begins as an object does.
+bool begins_with_an_object(const std::filesystem::path& path) {
+  std::string begin = beginning_of(File::open(path), utf8_mark.size() + 1);
+  if (begin.starts_with(utf8_mark)) begin.erase(0, utf8_mark.size());
+  if (!begin.starts_with('{')) return false;
+  try {
+    return is_json_object(Lines(path).next().value_or(""));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    return false;  // no line of text is as long
+  }
+}
+
+bool is_named_as_examples(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".jsonl" || extension == ".ndjson";
+}
+
 Example example_of(const Tokenizer& tokenizer, const std::string& prompt,
                    const std::string& completion, std::optional<int32_t> stop) {
   Example example{.tokens = tokenizer.begin_of_text()};
@@ -108,6 +137,11 @@ Example example_of(const Tokenizer& tokenizer, const std::string& prompt,
   if (stop) example.tokens.push_back(*stop);
   example.learnt.resize(example.tokens.size(), 1);
   return example;
+}
+
+// The first token has none before it.
+int64_t targets_in(std::span<const uint8_t> learnt) {
+  return learnt.empty() ? 0 : std::ranges::count(learnt.subspan(1), 1);
 }
 
 class Reader {
@@ -160,6 +194,19 @@ class Reader {
 
 }  // namespace
 
+bool are_examples(std::span<const std::filesystem::path> files, DataFormat format) {
+  if (format != DataFormat::automatic) return false;
+  const std::filesystem::path *examples = nullptr, *others = nullptr;
+  for (const auto& path : files) {
+    const bool is_one = is_named_as_examples(path) || begins_with_an_object(path);
+    (is_one ? examples : others) = &path;
+  }
+  check_setting(!examples || !others, {"data"}, "the data has both examples in lines of JSON, as ",
+                examples ? examples->string() : "", ", and text or tokens, as ",
+                others ? others->string() : "", "; give only one kind");
+  return examples != nullptr;
+}
+
 void Examples::read(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const std::optional<Chat>& chat, const ExampleOptions& options) {
   const Reader reader(tokenizer, chat, options);
@@ -168,12 +215,18 @@ void Examples::read(const std::filesystem::path& path, const Tokenizer& tokenize
     if (line->find_first_not_of(" \t\r") == line->npos) continue;
     const JsonField example = parse_json(*line, lines.name());
     example.expect(example.value().is_object(), "is no JSON object");
-    add(reader.read(example), options);
+    Example read = reader.read(example);
+    check_rows(tokenizer, read.tokens, options.rows, lines.name());
+    add(std::move(read), options);
+    if (options.progress) options.progress(lines.bytes_read());
   }
 }
 
+int64_t Examples::targets(int64_t example) const { return targets_in(learnt(example)); }
+
 void Examples::add(Example e, const ExampleOptions& options) {
   ++counts_.examples;
+  const auto prompt = std::ranges::find(e.learnt, 1) - e.learnt.begin();
   if (options.learn_all) std::ranges::fill(e.learnt, 1);
   const auto most = static_cast<size_t>(options.seq) + 1;  // with the last target
   if (options.seq > 0 && e.tokens.size() > most) {
@@ -181,7 +234,7 @@ void Examples::add(Example e, const ExampleOptions& options) {
     e.learnt.resize(most);
     ++counts_.cut;
   }
-  const int64_t learnt = e.tokens.empty() ? 0 : std::count(e.learnt.begin() + 1, e.learnt.end(), 1);
+  const int64_t learnt = targets_in(e.learnt);
   if (learnt == 0) {
     ++counts_.dropped;
     return;
@@ -191,11 +244,13 @@ void Examples::add(Example e, const ExampleOptions& options) {
   tokens_.insert(tokens_.end(), e.tokens.begin(), e.tokens.end());
   learnt_.insert(learnt_.end(), e.learnt.begin(), e.learnt.end());
   begins_.push_back(tokens_.size());
+  prompts_.push_back(static_cast<int32_t>(std::min(prompt, std::ssize(e.tokens))));
 }
 
-std::vector<std::vector<int64_t>> rows_of(const Examples& examples, int64_t seq, bool packs) {
-  std::vector<int64_t> order(static_cast<size_t>(examples.size()));
-  std::iota(order.begin(), order.end(), 0);
+std::vector<std::vector<int64_t>> rows_of(const Examples& examples, Range among, int64_t seq,
+                                          bool packs) {
+  std::vector<int64_t> order(static_cast<size_t>(among.size()));
+  std::iota(order.begin(), order.end(), among.begin);
   std::vector<std::vector<int64_t>> rows;
   if (!packs) {
     for (const int64_t e : order) rows.push_back({e});

@@ -50,6 +50,22 @@ TextCheck at_least(int64_t min, int64_t max) {
   }};
 }
 
+TextCheck number_above_zero(const std::string& what) {
+  return {[=](const std::string& text) {
+    const double number = std::strtod(text.c_str(), nullptr);
+    const bool is_right = std::isfinite(number) && number > 0;
+    return is_right ? std::string() : sentence(what, " must be a number above 0, not ", text);
+  }};
+}
+
+TextCheck known_chat_format() {
+  return {[](const std::string& text) {
+    if (parse_chat_format(text)) return std::string();
+    return sentence("'", text, "' is none of ", list_of<ChatFormat>(),
+                    ", with or without +bos after it");
+  }};
+}
+
 // Far more threads than cores would make a run slower.
 TextCheck threads_of_this_machine() {
   const int64_t max = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
