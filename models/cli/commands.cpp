@@ -25,6 +25,15 @@ CLI::Option* add_model_flag(CLI::App& app, std::string& model) {
   return app.add_option("--model", model, "Model: " + std::string(model_forms));
 }
 
+void add_adapter_flags(CLI::App& app, std::string& adapter, std::string& base) {
+  app.add_option("--adapter", adapter,
+                 "Folder of an adapter of the model, as PEFT stores it, which is merged into the "
+                 "weights as they are loaded");
+  app.add_option("--base", base,
+                 "Where the model is that an adapter changes, if the model is an adapter's folder "
+                 "and not where that says");
+}
+
 Device device_of(const std::string& flag) {
   const Device device = flag.empty() ? default_device() : parse_device(flag);
   check_device(device);

@@ -30,6 +30,8 @@ std::function<int()> add_show_data(CLI::App&);
 // Flags that several commands have.
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
+// An adapter of the model, and the base of one; see ModelPaths.
+void add_adapter_flags(CLI::App&, std::string& adapter, std::string& base);
 // Flags for how data files are read (data_reader.h).
 void add_data_format_flags(CLI::App&, DataFormat&, bool& separate);
 // The device that the flag names, or the default one if it is empty.  Throws if the machine lacks

@@ -12,7 +12,7 @@ namespace spool {
 
 std::function<int()> add_convert(CLI::App& app) {
   struct ConvertArguments {
-    std::string in, out, dtype, shard_bytes = "5GB";
+    std::string in, out, dtype, adapter, base, shard_bytes = "5GB";
   };
   const auto a = std::make_shared<ConvertArguments>();
   app.add_option("IN", a->in, "Model: " + std::string(model_forms))->required();
@@ -20,13 +20,14 @@ std::function<int()> add_convert(CLI::App& app) {
                  "File for llm.c, if the name ends in .bin; otherwise a directory for transformers")
       ->required()
       ->check(validator(file_of("a model")));
+  add_adapter_flags(app, a->adapter, a->base);
   app.add_option("--shard-bytes", a->shard_bytes,
                  "Largest size of a file of weights; a model with more becomes several")
       ->check(validator(memory_amount()))
       ->capture_default_str();
   add_dtype_flag(app, a->dtype, "Type of the weights: f32 or bf16; by default the model's own");
   return [a] {
-    const ModelFile model(a->in);
+    const ModelFile model({a->in, a->adapter, a->base});
     const DType dtype = a->dtype.empty() ? model.dtype() : *parse<DType>(a->dtype);
     {
       CommandWork work("converting");

@@ -38,7 +38,7 @@ namespace spool {
 namespace {
 
 struct EvalArguments {
-  std::string model, device, dtype = "f32", memory;
+  std::string model, adapter, base, device, dtype = "f32", memory;
   std::vector<std::string> data;
   DataFormat format = DataFormat::automatic;
   bool separate = true;
@@ -240,7 +240,7 @@ void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem
 void evaluate(const EvalArguments& a) {
   check(!model_preset(a.model), "--model ", a.model,
         " has no weights to measure; give the directory or the file of a model");
-  const ModelFile file(a.model);
+  const ModelFile file({a.model, a.adapter, a.base});
   const auto data = find_files(a.data);
   const auto questions = std::ranges::find_if(data, has_questions);
   const bool as_text = a.format == DataFormat::text;
@@ -308,6 +308,7 @@ int evaluate_on_ranks(EvalArguments a) {
 std::function<int()> add_eval(CLI::App& app) {
   const auto a = std::make_shared<EvalArguments>();
   add_model_flag(app, a->model)->required();
+  add_adapter_flags(app, a->adapter, a->base);
   app.add_option("--data", a->data,
                  "Files of text, shards of tokens, or examples in lines of JSON (.jsonl), of which "
                  "what is learnt is measured, or globs; or one of llm.c's files of multiple-choice "

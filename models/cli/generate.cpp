@@ -52,7 +52,7 @@ int generate(GenerateArguments a) {
     check(a.samples == 1, "--samples of an answer need its message; give --prompt or --prompts");
     a.interactive = true;
   }
-  const ModelFile file(a.model);
+  const ModelFile file({a.model, a.adapter, a.base});
   if (const int64_t context = file.config().shape().context; a.context > context) {
     logger().warn("--context {} is beyond the model's, which sees {} tokens at a time", a.context,
                   context);
@@ -72,7 +72,7 @@ int generate(GenerateArguments a) {
 // On a rank above 0: does its part of what rank 0 writes, which alone is interrupted.
 void follow(const GenerateArguments& a) {
   if (!a.own_rank->are_threads()) leave_interrupts();
-  const ModelFile file(a.model);
+  const ModelFile file({a.model, a.adapter, a.base});
   const TextModel model(a, file, {});
   follow_reader(model.model(), model.stream(), *model.shared());
 }
@@ -182,6 +182,7 @@ void add_chat_flags(CLI::App& app, GenerateArguments& a) {
 std::function<int()> add_generate(CLI::App& app) {
   const auto a = std::make_shared<GenerateArguments>();
   add_model_flag(app, a->model)->required();
+  add_adapter_flags(app, a->adapter, a->base);
   app.add_option("--prompt", a->prompt, "Text to continue; by default a new text");
   app.add_option("--prompts", a->prompts,
                  "A file, or - for standard input, with a prompt in each line");

@@ -17,7 +17,7 @@
 namespace spool {
 
 struct GenerateArguments {
-  std::string model, prompt, prompts, device, dtype = "f32";
+  std::string model, adapter, base, prompt, prompts, device, dtype = "f32";
   TokenizerChoice tokenizer = {};
   int64_t tokens = 200, context = 0, batch = 8, samples = 1;
   std::optional<double> temperature, top_p, min_p, repetition_penalty;

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "spool/models/data/examples.h"
 #include "spool/models/data/text_files.h"
 #include "spool/models/families/model_file.h"
-#include "spool/models/data/examples.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/trainer.h"
 
