@@ -172,8 +172,16 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   print_lines(fmt::format(fmt::runtime(form), loss, shown, targets_of(rows)));
 }
 
+std::vector<Question> questions_in(const std::filesystem::path& path, const EvalArguments& a,
+                                   const ModelFile& file) {
+  const int64_t vocabulary = file.config().shape().vocabulary;
+  if (!has_question_lines(path)) return read_questions(path, vocabulary);
+  const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
+  return read_questions(path, *tokenizer, vocabulary);
+}
+
 void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {
-  const auto questions = read_questions(path, file.config().shape().vocabulary);
+  const auto questions = questions_in(path, a, file);
   LoadedModel::Options options = resolve(a);
   const int64_t longest = longest_row(questions);
   if (options.seq == 0) options.seq = longest;
@@ -265,8 +273,8 @@ std::function<int()> add_eval(CLI::App& app) {
   const auto a = std::make_shared<EvalArguments>();
   add_model_flag(app, a->model)->required();
   app.add_option("--data", a->data,
-                 "Text files or shards of tokens, or globs of either; or one of llm.c's files of "
-                 "multiple-choice questions")
+                 "Text files or shards of tokens, or globs of either; or a file of multiple-choice "
+                 "questions, lines of JSON with ctx, endings and label or one of llm.c's")
       ->required();
   add_data_format_flags(app, a->format, a->separate);
   add_tokenizer_flags(app, a->tokenizer);

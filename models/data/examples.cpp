@@ -3,59 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "spool/runtime/files/file.h"
-#include "spool/runtime/files/json.h"
-#include "spool/runtime/units.h"
+#include "spool/models/data/json_lines.h"
 
 namespace spool {
 namespace {
-
-constexpr size_t max_line_bytes = size_t{16} << 20;
-
-// A file's lines, read in blocks.
-class Lines {
- public:
-  explicit Lines(const std::filesystem::path& path) : path_(path), file_(File::open(path)) {}
-
-  // Nothing at the end.
-  std::optional<std::string> next() {
-    for (;;) {
-      const size_t end = held_.find('\n', searched_);
-      if (end != held_.npos || (at_ == file_.size() && !held_.empty())) {
-        std::string line = held_.substr(0, end);
-        held_.erase(0, end == held_.npos ? end : end + 1);
-        searched_ = 0;
-        ++number_;
-        return line;
-      }
-      if (at_ == file_.size()) return {};
-      searched_ = held_.size();
-      check_file(searched_ <= max_line_bytes, path_, "line ", number_ + 1, " has more than ",
-                 format_bytes(max_line_bytes), "; an example is a line of its own");
-      read_block();
-    }
-  }
-  std::string name() const { return sentence(path_.string(), ", line ", number_); }
-
- private:
-  void read_block() {
-    constexpr uint64_t block = uint64_t{1} << 20;
-    const uint64_t bytes = std::min(block, file_.size() - at_);
-    held_.resize(searched_ + bytes);
-    file_.read(at_, std::as_writable_bytes(std::span(held_).subspan(searched_)));
-    at_ += bytes;
-  }
-
-  std::filesystem::path path_;
-  File file_;
-  uint64_t at_ = 0;
-  std::string held_ = {};
-  size_t searched_ = 0;
-  int64_t number_ = 0;
-};
 
 // A text, or a list of parts that are text.
 std::string content_of(const JsonField& field) {
@@ -163,13 +116,8 @@ class Reader {
 void Examples::read(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const std::optional<Chat>& chat, const ExampleOptions& options) {
   const Reader reader(tokenizer, chat, options);
-  Lines lines(path);
-  while (const auto line = lines.next()) {
-    if (line->find_first_not_of(" \t\r") == line->npos) continue;
-    const JsonField example = parse_json(*line, lines.name());
-    example.expect(example.value().is_object(), "is no JSON object");
-    add(reader.read(example), options);
-  }
+  JsonLines lines(path);
+  while (const auto example = lines.next()) add(reader.read(*example), options);
 }
 
 void Examples::add(Example e, const ExampleOptions& options) {

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "spool/models/data/chat.h"
+#include "spool/models/data/chats/chat.h"
 #include "spool/models/tokenizers/tokenizer.h"
 
 namespace spool {

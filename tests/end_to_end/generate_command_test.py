@@ -191,11 +191,19 @@ class Generate(Files):
         before = whole[: whole.index("<|im_start|>")]
         self.assertEqual(written({"eos_token_id": start}), (before, "stop token"))
         self.assertEqual(written({"eos_token_id": [5, start]}), (before, "stop token"))
-        # config.json does not count.
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": start}))
-        for says in [{"eos_token_id": 5}, {"do_sample": False}, None]:
+        # config.json counts if the file says nothing of them.
+        def configured(end):
+            config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": end}))
+
+        configured(start)
+        for says in [{"do_sample": False}, None]:
+            self.assertEqual(written(says), (before, "stop token"))
+        for says in [{"eos_token_id": 5}, {"eos_token_id": []}]:
             self.assertEqual(written(says), (whole, "limit"))
-        # The end-of-text token counts if the file names none.
+        configured([5, 600])
+        self.assertEqual(written(None), (whole, "limit"))
+        # The end-of-text token counts if neither names any.
+        configured(None)
         text = tokenizer.read_text().replace("<|im_start|>", "<|other|>")
         text = text.replace("<|endoftext|>", "<|im_start|>").replace("<|other|>", "<|endoftext|>")
         tokenizer.write_text(text)
