@@ -138,6 +138,20 @@ class Generate(Files):
         # The tokenizer lacks the tokens of another format.
         other = ["generate", "--model", self.out, "--chat", "--prompt", "7", "--chat-format", "llama3"]
         self.refused(spool(*other), 1, "<|eot_id|>", "llama3")
+        self.refused(spool(*other[:-1], "chatm"), 1, "--chat-format", "'chatm'", "chatml", "granite")
+        # A file may describe the same format.
+        file = self.folder / "mine.json"
+        form = {"begin_token": False, "begin": ""}
+        for role in ["system", "user", "assistant"]:
+            form[role] = {"before": f"<|im_start|>{role}\n", "trim": False, "end": "<|im_end|>", "after": "\n"}
+        form["assistant"]["lead"] = ""
+        file.write_text(json.dumps(form))
+        self.assertEqual(self.written(*words, "--chat-format", file, input=b"3\n\n4\n"), printed)
+        file.write_text(json.dumps(form | {"system": None}))
+        told = ["--chat-format", file, "--prompt", "7", "--system", "Be kind."]
+        self.refused(spool("generate", "--model", self.out, *words, *told), 1, "no message of the system")
+        file.write_text(json.dumps(form | {"begin": 7}))
+        self.refused(spool(*other[:-1], file), 1, "mine.json: field begin")
 
     def test_a_template_is_not_guessed_by_its_words(self):
         out = self.chat_model(CHATML.replace("message", "m"))
