@@ -80,7 +80,7 @@ class Flags:
         return {key: dice.choice(PLACES + ["cpu:9", "1", "x"])}
 
     def case(self, dice):
-        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2, 2, 2])[0]
+        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2, 2, 2, 3])[0]
         words = valid(dice, command)
         if command == "train" and dice.random() < 0.2:
             words = ["--resume", "--out", dice.choice(["run", "run2"])]
