@@ -211,8 +211,7 @@ EvaluationShape long_evaluation(int64_t T) {
 }
 
 Report rehearse_evaluation(const EvaluationShape& shape, const ChunkRows& rows) {
-  const Plan plan =
-      plan_evaluation(evaluation_program(shape.model, shape.dtype, shape.batch, shape.seq), rows);
+  const Plan plan = plan_evaluation(evaluation_program(shape), rows);
   return rehearse(one_thread(), [&](MetaStream& stream) {
     Evaluation(shape, plan, stream).evaluator().rehearse_mean_loss();
   });

@@ -15,12 +15,15 @@
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/models/data/data_reader.h"
+#include "spool/models/data/example_reader.h"
+#include "spool/models/data/example_rows.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"
 #include "spool/models/families/families.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
+#include "spool/models/inference/stop_tokens.h"
 #include "spool/models/steps/run_request.h"
 #include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/training/planned_run.h"
@@ -40,6 +43,7 @@ struct EvalArguments {
   DataFormat format = DataFormat::automatic;
   bool separate = true;
   TokenizerChoice tokenizer = {};
+  std::string chat_format = {}, system = {};  // of examples
   LoadedModel::Options options = {};
   bool json = false;
   int ranks = 0;                                // 0: one computes alone
@@ -102,7 +106,7 @@ LoadedModel load(const ModelFile& file, const LoadedModel::Options& options) {
 using OnRows = std::function<void(int64_t done)>;
 
 double loss_of(const EvalArguments& a, const ModelFile& file, const LoadedModel::Options& options,
-               const ValidationRows& rows, const OnRows& on_rows) {
+               const RowSource& rows, const OnRows& on_rows) {
   LoadedModel evaluation = load(file, options);
   if (tells(a)) tell_plan(evaluation, a.ranks);
   return evaluation.evaluator().mean_loss(rows, on_rows);
@@ -110,7 +114,7 @@ double loss_of(const EvalArguments& a, const ModelFile& file, const LoadedModel:
 
 // Threads of this program, each with the model, share the batches; rank 0 alone tells of it.
 double loss_of_ranks(int ranks, const ModelFile& file, const LoadedModel::Options& options,
-                     const ValidationRows& rows, const OnRows& on_rows) {
+                     const RowSource& rows, const OnRows& on_rows) {
   double loss = 0;
   run_ranks(ranks, [&](const std::shared_ptr<Communicator>& own) {
     LoadedModel::Options of_rank = options;
@@ -126,33 +130,10 @@ double loss_of_ranks(int ranks, const ModelFile& file, const LoadedModel::Option
   return loss;
 }
 
-void measure_loss(const EvalArguments& a, const ModelFile& file,
-                  std::span<const std::filesystem::path> data) {
-  const bool shards = are_shards(data, a.format);
-  // The loss over a shard does not depend on what its tokens mean.
-  const auto tokenizer = shards ? make_byte_tokenizer()
-                                : open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
-  ProgressBar encoding("encoding"), measuring("measuring", "rows");
-  const Tokens tokens = DataReader{.tokenizer = *tokenizer,
-                                   .vocabulary = file.config().shape().vocabulary,
-                                   .threads = a.options.threads,
-                                   .format = a.format,
-                                   .separate = a.separate,
-                                   .progress = std::ref(encoding)}
-                            .open(data);
-  if (a.separate && !shards) {
-    const auto words = describe_joined_documents(data.size(), *tokenizer, BeginOfText::written,
-                                                 file.config().shape().vocabulary);
-    if (!words.empty()) logger().warn("{}", words);
-  }
-  LoadedModel::Options options = resolve(a);
-  if (options.seq == 0) {  // the context, if it is not very long, or all of shorter data
-    const ModelConfig& model = file.config();
-    options.seq = std::min({model.shape().context, model.defaults().longest_row,
-                            std::max<int64_t>(tokens->size() - 1, 1)});
-  }
-  check(options.seq > 0, "--seq must be above 0, not ", options.seq);
-  const ValidationRows rows(tokens, options.seq, a.limit);
+// Measures the loss over rows, and prints it.
+void measure_loss(const EvalArguments& a, const ModelFile& file, LoadedModel::Options options,
+                  const RowSource& rows) {
+  ProgressBar measuring("measuring", "rows");
   options.batch = std::min(options.batch, rows.rows());
   const OnRows on_rows = [&](int64_t done) {
     measuring(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
@@ -170,6 +151,62 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   const char* form = a.json ? R"({{"loss":{:.7f},"perplexity":{},"tokens":{}}})"
                             : "loss {:.7f} nats a token, perplexity {}, over {} tokens";
   print_lines(fmt::format(fmt::runtime(form), loss, shown, targets_of(rows)));
+}
+
+// The context, if it is not very long, or all of shorter data.
+int64_t usual_row(const ModelConfig& model, int64_t tokens) {
+  return std::min(
+      {model.shape().context, model.defaults().longest_row, std::max<int64_t>(tokens - 1, 1)});
+}
+
+// The loss of what of examples is learnt.
+void measure_examples(const EvalArguments& a, const ModelFile& file,
+                      std::span<const std::filesystem::path> data) {
+  const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
+  const int64_t vocabulary = file.config().shape().vocabulary;
+  LoadedModel::Options options = resolve(a);
+  options.packed = true;
+  if (options.seq == 0) options.seq = usual_row(file.config(), INT64_MAX);
+  check(options.seq > 0, "--seq must be above 0, not ", options.seq);
+  ProgressBar encoding("encoding");
+  const ExampleReader reader{
+      .tokenizer = *tokenizer,
+      .directory = file.directory(),
+      .chat_format = a.chat_format,
+      .options = {.seq = options.seq,
+                  .system = a.system,
+                  .stop = first_stop_token(file.directory(), *tokenizer, vocabulary),
+                  .rows = vocabulary},
+      .progress = std::ref(encoding)};
+  const auto examples = reader.read(data);
+  const auto list = std::make_shared<const RowList>(examples, Range{0, examples->size()},
+                                                    options.seq, options.packed);
+  measure_loss(a, file, options, ValidationExamples(list, a.limit));
+}
+
+void measure_texts(const EvalArguments& a, const ModelFile& file,
+                   std::span<const std::filesystem::path> data) {
+  const bool shards = are_shards(data, a.format);
+  // The loss over a shard does not depend on what its tokens mean.
+  const auto tokenizer = shards ? make_byte_tokenizer()
+                                : open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
+  ProgressBar encoding("encoding");
+  const Tokens tokens = DataReader{.tokenizer = *tokenizer,
+                                   .vocabulary = file.config().shape().vocabulary,
+                                   .threads = a.options.threads,
+                                   .format = a.format,
+                                   .separate = a.separate,
+                                   .progress = std::ref(encoding)}
+                            .open(data);
+  if (a.separate && !shards) {
+    const auto words = describe_joined_documents(data.size(), *tokenizer, BeginOfText::written,
+                                                 file.config().shape().vocabulary);
+    if (!words.empty()) logger().warn("{}", words);
+  }
+  LoadedModel::Options options = resolve(a);
+  if (options.seq == 0) options.seq = usual_row(file.config(), tokens->size());
+  check(options.seq > 0, "--seq must be above 0, not ", options.seq);
+  measure_loss(a, file, options, ValidationRows(tokens, options.seq, a.limit));
 }
 
 std::vector<Question> questions_in(const std::filesystem::path& path, const EvalArguments& a,
@@ -215,7 +252,14 @@ void evaluate(const EvalArguments& a) {
   const auto data = find_files(a.data);
   const auto questions = std::ranges::find_if(data, has_questions);
   const bool as_text = a.format == DataFormat::text;
-  if (as_text || questions == data.end()) return measure_loss(a, file, data);
+  const bool has_examples = questions == data.end() && are_examples(data, a.format);
+  for (const auto& [flag, text] :
+       {std::pair{"--chat-format", a.chat_format}, {"--system", a.system}}) {
+    check(has_examples || text.empty(), flag,
+          " is of conversations in lines of JSON, and the data is none; leave it out");
+  }
+  if (has_examples) return measure_examples(a, file, data);
+  if (as_text || questions == data.end()) return measure_texts(a, file, data);
   const auto launched = rank_of_launcher();
   const bool has_launcher = launched && launched->launcher != "spool";
   check(a.ranks == 0, "ranks share batches of rows of text or tokens, and ", questions->string(),
@@ -273,11 +317,14 @@ std::function<int()> add_eval(CLI::App& app) {
   const auto a = std::make_shared<EvalArguments>();
   add_model_flag(app, a->model)->required();
   app.add_option("--data", a->data,
-                 "Text files or shards of tokens, or globs of either; or a file of multiple-choice "
-                 "questions, lines of JSON with ctx, endings and label or one of llm.c's")
+                 "Files of text, shards of tokens, or examples in lines of JSON (.jsonl), of which "
+                 "what is learnt is measured, or globs; or a file of multiple-choice questions, "
+                 "lines of JSON with ctx, endings and label or one of llm.c's")
       ->required();
   add_data_format_flags(app, a->format, a->separate);
   add_tokenizer_flags(app, a->tokenizer);
+  add_setting(app, "chat-format", a->chat_format);
+  add_setting(app, "system", a->system);
   app.add_option("--batch", a->options.batch, "Rows per pass")->capture_default_str();
   app.add_option("--seq", a->options.seq,
                  "Tokens per row; by default the model's context, or fewer if the data is shorter");

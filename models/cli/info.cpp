@@ -134,8 +134,8 @@ std::vector<std::string> settings_of(const JsonField& configuration) {
                                    "epsilon", "gelu",  "config",   "data",    "val-data"};
   std::vector<std::string> words;
   for (const JsonField& setting : configuration.members()) {
-    if (said.contains(setting.key())) continue;
     const nlohmann::json& value = setting.value();
+    if (said.contains(setting.key()) || value == "") continue;
     words.push_back(setting.key() + " " +
                     (value.is_string() ? value.get<std::string>() : value.dump()));
   }

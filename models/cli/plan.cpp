@@ -18,6 +18,7 @@
 #include "spool/models/cli/tables/plan_table.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
+#include "spool/models/data/find_files.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/planned_run.h"
@@ -174,6 +175,9 @@ int plan(PlanFlags flags, RunOptions o, const std::shared_ptr<Communicator>& own
   const bool reports = !flags.json.empty() || !o.report.empty();
   if (reports) check_can_be_stored(o);
   check_outputs(flags, o);
+  const bool has_examples = are_examples(find_files(o.data), o.data_format);
+  check_settings_of_examples(o, has_examples);
+  o.training.packed = has_examples && o.pack;
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
   o.training.validate();
@@ -232,6 +236,11 @@ std::function<int()> add_plan(CLI::App& app) {
   using namespace settings;
   add_settings(app, {&model_table, &tokenizer_table, &step_table, &policy_table, &machine_table,
                      &rank_table, &sample_table});
+  add_setting(app, run_setting("data"))
+      ->description(
+          "Files that the run will read: whether they are examples, whose rows are packed, is all "
+          "that counts");
+  add_setting(app, run_setting("pack"));
   app.get_option("--memory")
       ->description(
           "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "

@@ -53,11 +53,6 @@ void check_sequence_length(int64_t T) {
   check_setting(T > 0, {"seq"}, "the sequence length is ", T, ", and must be at least 1");
 }
 
-void check_rows(Range rows, const char* data) {
-  check(rows.begin >= 0, "there is no row ", rows.begin, " of the ", data, " data");
-  check(rows.end >= rows.begin, "rows ", rows.begin, " to ", rows.end, " of the ", data, " data");
-}
-
 // A row begins with `count` tokens of the source, from `begin` on; their targets are the tokens
 // that follow each.  Each token is read once.
 void read_row(const TokenSource& source, int64_t begin, int64_t count, int64_t row,
@@ -115,6 +110,17 @@ int64_t targets_of(const RowSource& source) {
   return targets;
 }
 
+void check_row_range(Range rows, const char* data) {
+  check(rows.begin >= 0, "there is no row ", rows.begin, " of the ", data, " data");
+  check(rows.end >= rows.begin, "rows ", rows.begin, " to ", rows.end, " of the ", data, " data");
+}
+
+// In two parts, because i * all might overflow.
+int64_t evenly_spread(int64_t i, int64_t count, int64_t all) {
+  const int64_t whole = all / count, rest = all % count;
+  return i * whole + i * rest / count;
+}
+
 TrainingRows::TrainingRows(Tokens tokens, int64_t T, uint64_t seed)
     : tokens_(std::move(tokens)), T_(T), seed_(seed) {
   const int64_t n = tokens_->size();
@@ -135,7 +141,7 @@ int64_t TrainingRows::begin(int64_t row) const {
 }
 
 void TrainingRows::fill(Range rows, TokenBatch& batch) const {
-  check_rows(rows, "training");
+  check_row_range(rows, "training");
   batch.clear(rows.size(), T_);
   for (int64_t i = 0; i < rows.size(); ++i) {
     read_row(*tokens_, begin(rows.begin + i), /*count=*/T_, i, batch);
@@ -155,9 +161,7 @@ ValidationRows::ValidationRows(Tokens tokens, int64_t T, int64_t limit)
 }
 
 int64_t ValidationRows::begin(int64_t row) const {
-  // In two parts, because row * windows_ might overflow.
-  const int64_t whole = windows_ / rows_, rest = windows_ % rows_;
-  return T_ * (row * whole + row * rest / rows_);
+  return T_ * evenly_spread(row, rows_, windows_);
 }
 
 int64_t ValidationRows::targets(int64_t row) const {
@@ -165,7 +169,7 @@ int64_t ValidationRows::targets(int64_t row) const {
 }
 
 void ValidationRows::fill(Range rows, TokenBatch& batch) const {
-  check_rows(rows, "validation");
+  check_row_range(rows, "validation");
   batch.clear(rows.size(), T_);
   for (int64_t i = 0; i < rows.size(); ++i) {
     const int64_t row = rows.begin + i;

@@ -73,6 +73,12 @@ class RowSource {
 // The number of targets in all rows that are not ignored.
 int64_t targets_of(const RowSource&);
 
+// Throws unless they can be rows of this data, such as "training".
+void check_row_range(Range rows, const char* data);
+
+// The i-th of `count` evenly spread ones of `all`.
+int64_t evenly_spread(int64_t i, int64_t count, int64_t all);
+
 // The rows of training: windows of T + 1 tokens, of which the first T are a row and the last T its
 // targets.  The windows are T apart.  Each epoch visits each of them once, in its own order, and
 // then the next epoch follows.  The start of the first window also changes with the epoch, so that

@@ -1,11 +1,14 @@
 #include "spool/models/data/examples.h"
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "spool/models/data/json_lines.h"
+#include "spool/runtime/files/file_kind.h"
 
 namespace spool {
 namespace {
@@ -49,8 +52,32 @@ std::vector<ChatMessage> messages_of_sharegpt(const JsonField& list) {
 std::vector<ChatMessage> messages_of_alpaca(const JsonField& line) {
   std::string says = line.member("instruction").string();
   const auto input = line.present("input");
-  if (input && !input->string().empty()) says += "\n" + input->string();
+  if (input && !input->string().empty()) says = sentence(says, "\n", input->string());
   return {{"user", says}, {"assistant", line.member("output").string()}};
+}
+
+bool is_json_object(const std::string& text) {
+  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false).is_object();
+}
+
+// The whole line is read only of a file that begins as an object does.
+bool begins_with_an_object(const std::filesystem::path& path) {
+  std::string begin = beginning_of(File::open(path), JsonLines::utf8_mark.size() + 1);
+  if (begin.starts_with(JsonLines::utf8_mark)) begin.erase(0, JsonLines::utf8_mark.size());
+  if (!begin.starts_with('{')) return false;
+  try {
+    return is_json_object(JsonLines(path).next_line().value_or(""));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    return false;  // no line of text is as long
+  }
+}
+
+bool is_named_as_examples(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".jsonl" || extension == ".ndjson";
 }
 
 Example example_of(const Tokenizer& tokenizer, const std::string& prompt,
@@ -61,6 +88,11 @@ Example example_of(const Tokenizer& tokenizer, const std::string& prompt,
   if (stop) example.tokens.push_back(*stop);
   example.learnt.resize(example.tokens.size(), 1);
   return example;
+}
+
+// The first token has none before it.
+int64_t targets_in(std::span<const uint8_t> learnt) {
+  return learnt.empty() ? 0 : std::ranges::count(learnt.subspan(1), 1);
 }
 
 class Reader {
@@ -113,15 +145,36 @@ class Reader {
 
 }  // namespace
 
+bool are_examples(std::span<const std::filesystem::path> files, DataFormat format) {
+  if (format != DataFormat::automatic) return false;
+  const std::filesystem::path *examples = nullptr, *others = nullptr;
+  for (const auto& path : files) {
+    const bool is_one = is_named_as_examples(path) || begins_with_an_object(path);
+    (is_one ? examples : others) = &path;
+  }
+  check_setting(!examples || !others, {"data"}, "the data has both examples in lines of JSON, as ",
+                examples ? examples->string() : "", ", and text or tokens, as ",
+                others ? others->string() : "", "; give only one kind");
+  return examples != nullptr;
+}
+
 void Examples::read(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const std::optional<Chat>& chat, const ExampleOptions& options) {
   const Reader reader(tokenizer, chat, options);
   JsonLines lines(path);
-  while (const auto example = lines.next()) add(reader.read(*example), options);
+  while (const auto line = lines.next()) {
+    Example read = reader.read(*line);
+    check_rows(tokenizer, read.tokens, options.rows, line->file());
+    add(std::move(read), options);
+    if (options.progress) options.progress(lines.bytes_read());
+  }
 }
+
+int64_t Examples::targets(int64_t example) const { return targets_in(learnt(example)); }
 
 void Examples::add(Example e, const ExampleOptions& options) {
   ++counts_.examples;
+  const auto prompt = std::ranges::find(e.learnt, 1) - e.learnt.begin();
   if (options.learn_all) std::ranges::fill(e.learnt, 1);
   const auto most = static_cast<size_t>(options.seq) + 1;  // with the last target
   if (options.seq > 0 && e.tokens.size() > most) {
@@ -129,7 +182,7 @@ void Examples::add(Example e, const ExampleOptions& options) {
     e.learnt.resize(most);
     ++counts_.cut;
   }
-  const int64_t learnt = e.tokens.empty() ? 0 : std::count(e.learnt.begin() + 1, e.learnt.end(), 1);
+  const int64_t learnt = targets_in(e.learnt);
   if (learnt == 0) {
     ++counts_.dropped;
     return;
@@ -139,11 +192,13 @@ void Examples::add(Example e, const ExampleOptions& options) {
   tokens_.insert(tokens_.end(), e.tokens.begin(), e.tokens.end());
   learnt_.insert(learnt_.end(), e.learnt.begin(), e.learnt.end());
   begins_.push_back(tokens_.size());
+  prompts_.push_back(static_cast<int32_t>(std::min(prompt, std::ssize(e.tokens))));
 }
 
-std::vector<std::vector<int64_t>> rows_of(const Examples& examples, int64_t seq, bool packs) {
-  std::vector<int64_t> order(static_cast<size_t>(examples.size()));
-  std::iota(order.begin(), order.end(), 0);
+std::vector<std::vector<int64_t>> rows_of(const Examples& examples, Range among, int64_t seq,
+                                          bool packs) {
+  std::vector<int64_t> order(static_cast<size_t>(among.size()));
+  std::iota(order.begin(), order.end(), among.begin);
   std::vector<std::vector<int64_t>> rows;
   if (!packs) {
     for (const int64_t e : order) rows.push_back({e});

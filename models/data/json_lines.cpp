@@ -13,14 +13,15 @@ std::optional<std::string> JsonLines::next_line() {
   constexpr size_t max_line_bytes = size_t{16} << 20;
   for (;;) {
     const size_t end = held_.find('\n', searched_);
-    if (end != held_.npos || (at_ == file_.size() && !held_.empty())) {
-      std::string line = held_.substr(0, end);
-      held_.erase(0, end == held_.npos ? end : end + 1);
-      searched_ = 0;
-      ++number_;
+    if (end != held_.npos || (at_ == file_.size() && begin_ < held_.size())) {
+      std::string line = held_.substr(begin_, end == held_.npos ? end : end - begin_);
+      begin_ = searched_ = std::min(end, held_.size() - 1) + 1;
+      if (number_++ == 0 && line.starts_with(utf8_mark)) line.erase(0, utf8_mark.size());
       return line;
     }
     if (at_ == file_.size()) return {};
+    held_.erase(0, begin_);
+    begin_ = 0;
     searched_ = held_.size();
     check_file(searched_ <= max_line_bytes, path_, "line ", number_ + 1, " has more than ",
                format_bytes(max_line_bytes), "; an example is a line of its own");

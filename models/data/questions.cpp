@@ -108,7 +108,7 @@ bool has_question_lines(const std::filesystem::path& path) {
   const File file = File::open(path);
   std::string begin(std::min<uint64_t>(file.size(), 256), '\0');
   file.read(0, std::as_writable_bytes(std::span(begin)));
-  const size_t first = begin.find_first_not_of(" \t\r\n");
+  const size_t first = begin.find_first_not_of("\xef\xbb\xbf \t\r\n");
   if (first == begin.npos || begin[first] != '{') return false;
   try {
     const auto line = JsonLines(path).next();

@@ -18,7 +18,7 @@ constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
 
 constexpr const char
     *json_lines =
-        "is JSON lines, which cannot be read yet; write the texts of "
+        "is JSON lines, which only training and evaluation read, as examples; write the texts of "
         "its lines into files of text",
     *table_of_text = "is a table of separated values; write its column of texts into files of text";
 

@@ -6,13 +6,13 @@ namespace spool {
 
 Evaluation::Evaluation(const EvaluationShape& shape, Plan plan, Stream& stream)
     : model_(shape.model.make(shape.dtype, stream, shape.seq)),
-      input_(shape.batch, shape.seq, stream),
+      input_(shape.batch, shape.seq, stream, shape.packed),
       plan_(std::move(plan)),
       chunks_(shape.chunks),
       evaluator_(*model_, input_, plan_, stream) {}
 
 Var Evaluation::loss(Tape& tape) {
-  return model_->loss(tape.input(input_.tokens), tape.input(input_.targets));
+  return model_->loss(text_on(tape, input_), tape.input(input_.targets));
 }
 
 void Evaluation::is_divided(const ShardedModel& model) {

@@ -10,18 +10,6 @@
 
 namespace spool {
 
-// The work of an evaluator: a model, and the shape of a batch of tokens.
-struct EvaluationShape {
-  ModelConfig model = {};
-  DType dtype = DType::f32;  // of the computation
-  int64_t batch = 4;         // rows
-  int64_t seq = 0;           // tokens of a row
-  // How ranks share each batch; none: one computes alone.  Then the evaluation runs in these
-  // chunks, and has no plan.
-  std::optional<StepShards> shards = {};
-  ChunkRows chunks = {};
-};
-
 // Ranks that share it see it as a step's model: they cut it as the loss of training is cut.
 class Evaluation : public StepModel {
  public:

@@ -65,9 +65,7 @@ ChunkRows fewest_chunks(int64_t tokens, size_t limit, const PeakInChunks& peak_i
 PlannedEvaluation plan_evaluation_within(size_t limit, const EvaluationShape& shape,
                                          const Machine& machine) {
   Program program;
-  if (!shape.shards) {
-    program = evaluation_program(shape.model, shape.dtype, shape.batch, shape.seq);
-  }
+  if (!shape.shards) program = evaluation_program(shape);
   PlannedEvaluation planned;
   EvaluationShape tried = shape;
   const auto foretold = [&](const ChunkRows& rows) {

@@ -20,7 +20,7 @@ Evaluator::Evaluator(Model& model, BatchInput& input, const Plan& plan, Stream& 
 
 Var Evaluator::whole_loss(Tape& tape, Reduction reduction) {
   constexpr float no_dropout = 0;
-  return model_.loss(tape.input(input_.tokens), tape.input(input_.targets), no_dropout, reduction);
+  return model_.loss(text_on(tape, input_), tape.input(input_.targets), no_dropout, reduction);
 }
 
 Var Evaluator::loss(Tape& tape, Reduction reduction) {
@@ -152,12 +152,18 @@ void Evaluator::rehearse_losses() {
   losses_of_input();
 }
 
-Program evaluation_program(const ModelConfig& config, DType dtype, int64_t batch, int64_t seq) {
+Text text_on(Tape& tape, const BatchInput& input) {
+  if (!input.positions) return tape.input(input.tokens);
+  const Var tokens = tape.input(input.tokens), positions = tape.input(input.positions);
+  return {tokens, positions, tape.input(input.firsts)};
+}
+
+Program evaluation_program(const EvaluationShape& shape) {
   MetaStream stream(Machine{});
-  const auto model = config.make(dtype, stream, seq);
-  const BatchInput input(batch, seq, stream);
+  const auto model = shape.model.make(shape.dtype, stream, shape.seq);
+  const BatchInput input(shape.batch, shape.seq, stream, shape.packed);
   Tape tape(stream, {.recording = false, .training = false});
-  (void)model->loss(tape.input(input.tokens), tape.input(input.targets)).tensor();
+  (void)model->loss(text_on(tape, input), tape.input(input.targets)).tensor();
   return tape.take_program();
 }
 
@@ -168,10 +174,8 @@ Plan plan_evaluation(const Program& program, const ChunkRows& rows) {
   return plan;
 }
 
-Plan plan_evaluation(const ModelConfig& config, DType dtype, int64_t batch, int64_t seq,
-                     const ChunkRows& rows) {
-  if (rows == ChunkRows{}) return {};
-  return plan_evaluation(evaluation_program(config, dtype, batch, seq), rows);
+Plan plan_evaluation(const EvaluationShape& shape, const ChunkRows& rows) {
+  return rows == ChunkRows{} ? Plan{} : plan_evaluation(evaluation_program(shape), rows);
 }
 
 }  // namespace spool

@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "spool/autograd/sharding/sharded_model.h"
 #include "spool/models/data/batches.h"
 #include "spool/models/families/model.h"
+#include "spool/models/steps/step.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
@@ -17,6 +19,19 @@ namespace spool {
 struct ChunkRows {
   int64_t loss = 0, mlp = 0;
   bool operator==(const ChunkRows&) const = default;
+};
+
+// The work of an evaluator: a model, and the shape of a batch of tokens.
+struct EvaluationShape {
+  ModelConfig model = {};
+  DType dtype = DType::f32;  // of the computation
+  int64_t batch = 4;         // rows
+  int64_t seq = 0;           // tokens of a row
+  bool packed = false;       // rows have several texts
+  // How ranks share each batch; none: one computes alone.  Then the evaluation runs in these
+  // chunks, and has no plan.
+  std::optional<StepShards> shards = {};
+  ChunkRows chunks = {};
 };
 
 class Evaluator {
@@ -68,10 +83,13 @@ class Evaluator {
   TokenBatch batch_;  // the last one that was read
 };
 
-// The program of an evaluator's tape.
-Program evaluation_program(const ModelConfig&, DType, int64_t batch, int64_t seq);
+// The rows on a tape, as a model reads them.
+Text text_on(Tape&, const BatchInput&);
+
+// The program of an evaluator's tape that computes alone.
+Program evaluation_program(const EvaluationShape&);
 // The plan of that tape.
 Plan plan_evaluation(const Program&, const ChunkRows&);
-Plan plan_evaluation(const ModelConfig&, DType, int64_t batch, int64_t seq, const ChunkRows&);
+Plan plan_evaluation(const EvaluationShape&, const ChunkRows&);
 
 }  // namespace spool

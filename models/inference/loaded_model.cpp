@@ -30,7 +30,12 @@ LoadedModel::Options checked_options(const ModelConfig& model, LoadedModel::Opti
 }
 
 EvaluationShape shape_of(const ModelConfig& model, const LoadedModel::Options& o) {
-  return {.model = model, .dtype = o.dtype, .batch = o.batch, .seq = o.seq, .shards = o.shards};
+  return {.model = model,
+          .dtype = o.dtype,
+          .batch = o.batch,
+          .seq = o.seq,
+          .packed = o.packed,
+          .shards = o.shards};
 }
 
 PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedModel::Options& o) {
@@ -77,9 +82,7 @@ LoadedModel::LoadedModel(const ModelFile& file, const Options& options, const Fi
     stream_->join(options_.ranks);
   } else {
     shape.chunks = {.loss = loss_chunk};
-    if (!shape.shards) {
-      plan_ = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, shape.chunks);
-    }
+    if (!shape.shards) plan_ = plan_evaluation(shape, shape.chunks);
     stream_ = open_stream_for([&](Stream& s) { rehearse_evaluation(shape, plan_, s); },
                               options_.device, options_.threads, options_.ranks);
   }

@@ -17,6 +17,7 @@ class LoadedModel {
     DType dtype = DType::f32;  // of the computation, f32 or bf16
     int64_t batch = 4;         // rows
     int64_t seq = 0;           // tokens of a row; 0: the model's context
+    bool packed = false;       // rows have several texts
     Device device = {};
     int threads = 0;    // of a CPU; 0: one per usable core
     size_t memory = 0;  // budget in bytes; 0: what 512 rows of logits at a time need

@@ -19,4 +19,11 @@ std::vector<int32_t> stop_tokens_of(const std::filesystem::path& directory,
   return end ? std::vector{*end} : std::vector<int32_t>{};
 }
 
+std::optional<int32_t> first_stop_token(const std::filesystem::path& directory,
+                                        const Tokenizer& tokenizer, int64_t rows) {
+  if (directory.empty()) return end_of_text_within(tokenizer, rows);
+  const auto stops = tokens_within(stop_tokens_of(directory, tokenizer), rows);
+  return stops.empty() ? std::nullopt : std::optional(stops.front());
+}
+
 }  // namespace spool

@@ -246,7 +246,7 @@ PlannedRun RunPlanner::plan_only() {
 void tell_rounding(PlannedRun& run, const RunOptions& o) {
   const bool is_given = o.resume || o.tokens_per_step || o.given.contains("accumulate");
   if (!run.exchange || is_given) return;
-  const int64_t usual = training_defaults(o).accumulate;
+  const int64_t usual = usual_micro_batches(o);
   if (usual != run.config.accumulate) run.exchange->rounded_from = usual;
 }
 

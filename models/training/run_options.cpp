@@ -1,9 +1,11 @@
 #include "spool/models/training/run_options.h"
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/data/find_files.h"
 #include "spool/models/families/families.h"
 #include "spool/models/families/gpt2_config.h"
 #include "spool/models/steps/sharding/step_shards.h"
@@ -123,6 +125,8 @@ void check_given(const RunOptions& o) {
       "{min-lr} has no meaning with {lr-schedule} constant, whose learning rate stays the "
       "highest");
   check_given_ranks(o);
+  check_setting(!o.epochs || !is_given("steps"), {"epochs", "steps"},
+                "{epochs} and {steps} both say how long the run is; give one of them");
   for (const char* key : {"batch", "accumulate"}) {
     check_setting(!o.tokens_per_step || !is_given(key), {key, "tokens-per-step"}, "{", key,
                   "} and {tokens-per-step} both say how a step is split into micro-batches; give "
@@ -241,6 +245,32 @@ RunOptions run_options(const GivenTexts& given, NameOfKey name_of) {
 TrainingDefaults training_defaults(const RunOptions& o) {
   const auto preset = model_preset(o.model);
   return preset ? preset->defaults : o.training.model.defaults();
+}
+
+bool names_examples(const RunOptions& o) {
+  try {
+    return are_examples(find_files(o.data), o.data_format);
+  } catch (const Error&) {
+    return false;  // who reads them says it
+  }
+}
+
+int64_t usual_micro_batches(const RunOptions& o) {
+  return names_examples(o) ? 1 : training_defaults(o).accumulate;
+}
+
+void check_settings_of_examples(const RunOptions& o, bool are_examples) {
+  constexpr std::array<std::pair<const char*, const char*>, 5> all{
+      {{"epochs", "epochs are counted of"},
+       {"pack", "rows are packed of"},
+       {"learn", "what is learnt can be said of"},
+       {"system", "a system's message belongs to conversations, which are"},
+       {"chat-format", "a format of chats is for conversations, which are"}}};
+  for (const auto& [key, words] : all) {
+    check_setting(are_examples || !o.given.contains(key), {key, "data"}, words,
+                  " examples in lines of JSON, and the data is text or tokens; leave the setting "
+                  "out, or give such a file");
+  }
 }
 
 std::string table_of_presets() {

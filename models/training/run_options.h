@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "spool/models/data/text_files.h"
+#include "spool/models/data/examples.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/trainer.h"
 
@@ -31,6 +31,12 @@ struct RunOptions {
   bool separate = true;                    // has a token between files of text, see data_reader.h
   TokenizerChoice tokenizer = {};          // of the data; its vocabulary is a file
   std::optional<uint64_t> data_seed = {};  // of the order of the data; none: the seed
+  // Of examples in lines of JSON (data/examples.h): whether several share a row, what is learnt,
+  // the system's message of conversations that have none, and the format of conversations, which
+  // by default is that of the model's template.
+  bool pack = true;
+  Learn learn = Learn::assistant;
+  std::string system = {}, chat_format = {};
   // Steps between evaluations (0: none before the last step), the batches of validation data that
   // each of them reads, evenly spread, and what their losses decide: whether the best model is kept
   // beside the latest, and after how many evaluations without a better one the run ends (0: it
@@ -42,6 +48,10 @@ struct RunOptions {
   // Of which the search for a split (split_choice.h) makes the rows of a micro-batch and the number
   // of micro-batches, which are stored; a run that resumes has these many.  None: it has both.
   std::optional<int64_t> tokens_per_step = {};
+
+  // How often examples are read, by which the number of steps is computed, which is stored; none:
+  // there is a number of steps.
+  std::optional<double> epochs = {};
 
   // The rest changes where and how the run executes, not its losses.
   Device device = {};
@@ -98,6 +108,14 @@ RunOptions run_options(const GivenTexts&, NameOfKey name_of = key_alone);
 
 // What the model of the options says of settings that are not given.
 TrainingDefaults training_defaults(const RunOptions&);
+
+// Whether the data that the options name is examples in lines of JSON; not if it cannot be read.
+bool names_examples(const RunOptions&);
+// The micro-batches of a step without ranks, if nothing is given: one of examples, as each of its
+// rows has several.
+int64_t usual_micro_batches(const RunOptions&);
+// Throws if a setting of examples is given, and the data is text or tokens.
+void check_settings_of_examples(const RunOptions&, bool are_examples);
 
 // "Defaults that depend on the model:" and a line for each preset, such as "gpt2-tiny: {layers} 4".
 std::string table_of_presets();

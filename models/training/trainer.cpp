@@ -4,25 +4,32 @@
 
 namespace spool {
 
+namespace {
+
+EvaluationShape evaluated_shape(const TrainingConfig& config) {
+  return {.model = config.model,
+          .dtype = config.dtype,
+          .batch = config.batch,
+          .seq = config.seq,
+          .packed = config.packed,
+          .chunks = config.evaluation.value_or(ChunkRows{})};
+}
+
+}  // namespace
+
 Plan evaluation_plan(const TrainingConfig& config) {
   if (config.shards) return {};  // it has chunks of its own
-  return plan_evaluation(config.model, config.dtype, config.batch, config.seq,
-                         config.evaluation.value_or(ChunkRows{}));
+  const EvaluationShape shape = evaluated_shape(config);
+  return plan_evaluation(shape, shape.chunks);
 }
 
 TrainedModel::TrainedModel(const TrainingConfig& config, Plan evaluation, Stream& stream)
-    : Evaluation({.model = config.model,
-                  .dtype = config.dtype,
-                  .batch = config.batch,
-                  .seq = config.seq,
-                  .chunks = config.evaluation.value_or(ChunkRows{})},
-                 std::move(evaluation), stream),
-      dropout_(config.dropout) {
+    : Evaluation(evaluated_shape(config), std::move(evaluation), stream), dropout_(config.dropout) {
   model().set_sum_order(config.sum_order());
 }
 
 Var TrainedModel::loss(Tape& tape) {
-  return model().loss(tape.input(input().tokens), tape.input(input().targets), dropout_);
+  return model().loss(text_on(tape, input()), tape.input(input().targets), dropout_);
 }
 
 Trainer::Trainer(const TrainingConfig& config, const StepPlans& plans, Stream& stream)

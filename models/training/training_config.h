@@ -17,8 +17,10 @@ namespace spool {
 struct TrainingConfig {
   ModelConfig model = {};
   DType dtype = DType::f32;
-  int64_t batch = 4;       // rows of a micro-batch
-  int64_t seq = 1024;      // tokens of a row
+  int64_t batch = 4;   // rows of a micro-batch
+  int64_t seq = 1024;  // tokens of a row
+  // Whether several texts share a row (data/example_rows.h), as the data and its settings say.
+  bool packed = false;
   int64_t accumulate = 1;  // micro-batches of a step, of all ranks
   int ranks = 0;           // that share them; 0: one computes alone
   // How groups of them share each micro-batch; none: each has micro-batches of its own.

@@ -19,7 +19,17 @@ Var ModelStep::loss(Model& model, Tape& tape, Stream& stream) const {
     id = static_cast<int32_t>(random.next() % static_cast<uint64_t>(config.shape().vocabulary));
   }
   const Tensor tokens = make_tensor<int32_t>({B, T}, ids, stream);
-  return model.loss(tape.input(tokens), tape.input(tokens), dropout);
+  if (!packed) return model.loss(tape.input(tokens), tape.input(tokens), dropout);
+  constexpr int32_t length = 7;
+  std::vector<int32_t> positions(ids.size()), first(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto at = static_cast<int32_t>(static_cast<int64_t>(i) % T);
+    positions[i] = at % length;
+    first[i] = at - at % length;
+  }
+  const Text text(tape.input(tokens), tape.input(make_tensor<int32_t>({B, T}, positions, stream)),
+                  tape.input(make_tensor<int32_t>({B, T}, first, stream)));
+  return model.loss(text, tape.input(tokens), dropout);
 }
 
 std::vector<Tensor> ModelStep::operator()(Stream& stream, TapeOptions options) const {

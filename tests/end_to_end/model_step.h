@@ -13,6 +13,7 @@ struct ModelStep {
       Gpt2Config{.layers = 3, .heads = 2, .channels = 32, .context = 24, .vocabulary = 99};
   int64_t B = 2, T = 24;
   float dropout = 0.1f;
+  bool packed = false;  // rows have texts of 7 tokens, and what is left
 
   std::vector<Tensor> operator()(Stream&, TapeOptions) const;
   Var loss(Model&, Tape&, Stream&) const;

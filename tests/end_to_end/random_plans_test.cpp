@@ -52,6 +52,10 @@ TEST_P(OpUnderPlans, HasTheBitsOfKeepingAll) {
 
 TEST(Gpt2UnderPlans, HasTheBitsOfKeepingAll) { expect_as_kept(ModelStep{}, plans, {}); }
 
+TEST(Gpt2UnderPlans, OfPackedRowsHasTheBitsOfKeepingAll) {
+  expect_as_kept(ModelStep{.packed = true}, plans, {});
+}
+
 // Plain, with biases of queries, keys and values, and with norms of queries and keys.
 TEST(LlamaUnderPlans, HasTheBitsOfKeepingAll) {
   for (const auto& [bias, norm] : {std::pair(false, false), {true, false}, {false, true}}) {
@@ -66,7 +70,7 @@ TEST(LlamaUnderPlans, HasTheBitsOfKeepingAll) {
                              .qk_norm = norm,
                              .tied = bias};
     SCOPED_TRACE(sentence("bias ", bias, ", norm ", norm));
-    expect_as_kept(ModelStep{.config = config}, plans, {});
+    expect_as_kept(ModelStep{.config = config, .packed = norm}, plans, {});
   }
 }
 

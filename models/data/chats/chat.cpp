@@ -174,6 +174,15 @@ std::vector<int32_t> Chat::next_turn(int32_t last, const std::string& user) cons
   return added.tokens;
 }
 
+std::string Chat::last_message(const std::string& text) const {
+  const auto& [before, end_token, after, _] = format_.user;
+  const size_t at = text.rfind(before);
+  if (before.empty() || at == text.npos) return text;
+  const size_t begin = at + before.size();
+  const std::string& end = end_token.empty() ? after : end_token;
+  return text.substr(begin, end.empty() ? text.npos : text.find(end, begin) - begin);
+}
+
 // The text is encoded in pieces, each from after a token that ends a message to the next: an added
 // token cuts any text, so the tokens are those of the whole.
 Example Chat::encode(std::span<const ChatMessage> messages) const {

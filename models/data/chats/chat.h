@@ -45,6 +45,8 @@ class Chat {
   std::vector<int32_t> begin(const std::string& system, const std::string& user) const;
   // The continuation after what the assistant wrote, whose last token is given.
   std::vector<int32_t> next_turn(int32_t last, const std::string& user) const;
+  // What the user says last in a text of this format; the text, if there is nothing.
+  std::string last_message(const std::string& text) const;
   // The token that ends what the assistant says.
   int32_t end() const { return end_; }
 

@@ -27,11 +27,15 @@ class BatchRows final : public RowSource {
     return batch_.T - std::count(begin, begin + batch_.T, ignored_target);
   }
   void fill(Range rows, TokenBatch& batch) const override {
-    batch.clear(rows.size(), batch_.T);
+    batch.clear(rows.size(), batch_.T, batch_.is_packed());
     const int64_t begin = rows.begin * batch_.T,
                   count = std::min(rows_, rows.end) * batch_.T - begin;
     std::copy_n(batch_.tokens.begin() + begin, count, batch.tokens.begin());
     std::copy_n(batch_.targets.begin() + begin, count, batch.targets.begin());
+    if (batch.is_packed()) {
+      std::copy_n(batch_.positions.begin() + begin, count, batch.positions.begin());
+      std::copy_n(batch_.first.begin() + begin, count, batch.first.begin());
+    }
     for (int64_t row = rows.begin; row < std::min(rows_, rows.end); ++row) {
       batch.valid += targets(row);
     }
@@ -118,8 +122,8 @@ void Checkpoints::write_files() const {
 // The last checkpoint, or what the run began with.
 fs::path Checkpoints::model_directory() const {
   if (latest_) return *latest_;
-  const std::string& model = run_.options.model;
-  return has_weights(model) ? ModelFile(model).directory() : fs::path();
+  const bool has_own = has_weights(run_.options.model) || run_.data->has_examples();
+  return has_own ? directory_of_run(run_.options) : fs::path();
 }
 
 void Checkpoints::tell_changed_data() {

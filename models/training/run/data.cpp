@@ -50,9 +50,29 @@ std::string describe_joined(const DataReader& reader, const RunOptions& options,
   return describe_joined_documents(max, reader.tokenizer, BeginOfText::written, reader.vocabulary);
 }
 
-}  // namespace
+// Windows of texts, or of tokens.
+class TextData final : public RunData {
+ public:
+  TextData(const RunOptions&, const Tokenizer&, RunListener&);
 
-RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListener& listener)
+  const RowSource& training() const override { return *training_; }
+  std::unique_ptr<const RowSource> validation(int64_t limit) const override {
+    return std::make_unique<ValidationRows>(split_.validation, seq_, limit);
+  }
+  std::string name() const override { return split_.training->name(); }
+  std::string in_words() const override {
+    return fmt::format("{} tokens to train on, {} to validate with, from {}",
+                       split_.training->size(), split_.validation->size(), name());
+  }
+  std::vector<std::string> changed_files() const override;
+
+ private:
+  Split split_;
+  int64_t seq_;
+  std::unique_ptr<const TrainingRows> training_;
+};
+
+TextData::TextData(const RunOptions& options, const Tokenizer& tokenizer, RunListener& listener)
     : seq_(options.training.seq) {
   const DataReader reader{
       .tokenizer = tokenizer,
@@ -63,33 +83,40 @@ RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListe
       .progress = [&](size_t done, size_t total) {
         listener.progress({.what = "encoding", .done = done, .total = total, .unit = "bytes"});
       }};
+  const auto training =
+      options.data.empty() ? default_texts(options.default_texts) : find_files(options.data);
+  const auto held_out = find_files(options.val_data);
+  const Tokens all = reader.open(training);
+  split_ = split_validation(all, held_out.empty() ? nullptr : reader.open(held_out));
+  const std::string joined = describe_joined(reader, options, {training, held_out});
+  if (!joined.empty()) listener.say(joined);
+  fingerprint_ = fingerprint_of(split_, listener);
+  const uint64_t order = options.data_seed.value_or(options.training.seed);
+  training_ = std::make_unique<TrainingRows>(split_.training, seq_, order);
+  validation_targets_ = targets_of(*validation(ValidationRows::all));
+}
+
+std::vector<std::string> TextData::changed_files() const {
+  std::vector<std::string> changed = split_.training->changed_files();
+  for (std::string& file : split_.validation->changed_files()) changed.push_back(std::move(file));
+  return changed;
+}
+
+}  // namespace
+
+std::unique_ptr<const RunData> open_run_data(const RunOptions& options, const Tokenizer& tokenizer,
+                                             const std::filesystem::path& directory,
+                                             RunListener& listener) {
   try {
-    const auto training =
-        options.data.empty() ? default_texts(options.default_texts) : find_files(options.data);
-    const auto validation = find_files(options.val_data);
-    const Tokens all = reader.open(training);
-    split_ = split_validation(all, validation.empty() ? nullptr : reader.open(validation));
-    const std::string joined = describe_joined(reader, options, {training, validation});
-    if (!joined.empty()) listener.say(joined);
+    const bool has_examples = are_examples(find_files(options.data), options.data_format);
+    check_settings_of_examples(options, has_examples);
+    if (has_examples) return open_examples(options, tokenizer, directory, listener);
+    return std::make_unique<TextData>(options, tokenizer, listener);
   } catch (const Error& e) {
     if (!options.resume || e.kind() != ErrorKind::file) throw;
     throw Error(ErrorKind::file, sentence(e.what(), "; if the data has moved, say where it is"),
                 {.file = e.fields().file, .settings = {"data", "val-data"}});
   }
-  fingerprint_ = fingerprint_of(split_, listener);
-  const uint64_t order = options.data_seed.value_or(options.training.seed);
-  training_ = std::make_unique<TrainingRows>(split_.training, seq_, order);
-  validation_targets_ = targets_of(*validation());
-}
-
-std::unique_ptr<const RowSource> RunData::validation(int64_t limit) const {
-  return std::make_unique<ValidationRows>(split_.validation, seq_, limit);
-}
-
-std::vector<std::string> RunData::changed_files() const {
-  std::vector<std::string> changed = split_.training->changed_files();
-  for (std::string& file : split_.validation->changed_files()) changed.push_back(std::move(file));
-  return changed;
 }
 
 uint64_t fingerprint(const TokenSource& tokens,

@@ -7,6 +7,7 @@
 #include "spool/models/steps/exchange/gradient_sums.h"
 #include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/training/run/checkpoint_files.h"
+#include "spool/models/training/run/length.h"
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/report.h"
@@ -61,7 +62,12 @@ void check_files(RunSetup& run) {
 }
 
 void open_data(RunSetup& run, const std::optional<StoredRun>& stored) {
-  run.data = std::make_unique<const RunData>(run.options, *run.tokenizer, *run.listeners);
+  RunOptions& o = run.options;
+  run.data = open_run_data(o, *run.tokenizer, directory_of_run(o, run.checkpoint), *run.listeners);
+  o.training.packed = run.data->is_packed();
+  settle_length(o, *run.data);
+  o.training.validate();
+  take_prompt(run.sample, run.data->prompt());
   if (!stored) return;
   check_file(stored->data_fingerprint == run.data->fingerprint(), *run.checkpoint / "run.json",
              "the run was trained on other data than ", run.data->name(),
@@ -99,9 +105,8 @@ void open_report(RunSetup& run, RunPlanner& planner) {
 void tell_plan(RunSetup& run, const RunRequest& request) {
   const RunOptions& o = run.options;
   RunListeners& listeners = *run.listeners;
-  listeners.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
-                            run.data->training_tokens(), run.data->validation_tokens(),
-                            run.data->name()));
+  listeners.say(run.data->in_words());
+  if (const std::string words = describe_length(o); !words.empty()) listeners.say(words);
   listeners.planned(o, run.machine, run.planned);
   for (const std::string& words :
        {lowered_budget(o.memory, request), warn_of_memory(run.planned, request)}) {
@@ -270,7 +275,7 @@ RunSetup set_up_run(RunOptions options, RunListener& listener,
   run.given_plan = read_given_plan(o);
   run.tokenizer = open_run_tokenizer(o, run.checkpoint);
   run.sample = sample_of(o, *run.tokenizer, run.checkpoint);
-  o.training.validate();
+  validate_before_data(o);
   open_data(run, stored);
   compare_settings(run);
   plan(run, stored);

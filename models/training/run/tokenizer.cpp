@@ -76,6 +76,22 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
   return tokenizer;
 }
 
+fs::path directory_of_run(const RunOptions& options, const std::optional<fs::path>& checkpoint) {
+  if (checkpoint) return *checkpoint;
+  if (has_weights(options.model)) return describe_model(options.model).directory;
+  const TokenizerChoice& choice = options.tokenizer;
+  return (choice.json.empty() ? choice.merges : choice.json).parent_path();
+}
+
+void take_prompt(RunSample& sample, const std::optional<Prompt>& prompt) {
+  if (!prompt || sample.length.drawn == 0) return;
+  sample.prompt = prompt->tokens;
+  sample.message = prompt->words;
+  sample.stop_tokens.insert(sample.stop_tokens.end(), prompt->stop_tokens.begin(),
+                            prompt->stop_tokens.end());
+  sample.length.prompt = std::ssize(sample.prompt);
+}
+
 RunSample sample_of(const RunOptions& options, const Tokenizer& tokenizer,
                     const std::optional<fs::path>& checkpoint) {
   constexpr int64_t drawn = 300;  // tokens
@@ -84,8 +100,7 @@ RunSample sample_of(const RunOptions& options, const Tokenizer& tokenizer,
   RunSample sample{.prompt = start_of_text(tokenizer, rows)};
   if (const auto end = tokenizer.end_of_text()) sample.stop_tokens = {*end};
   if (has_weights(options.model)) {
-    add_model_sample(sample, checkpoint ? *checkpoint : describe_model(options.model).directory,
-                     tokenizer, rows);
+    add_model_sample(sample, directory_of_run(options, checkpoint), tokenizer, rows);
   }
   sample.length = {.prompt = std::ssize(sample.prompt), .drawn = drawn};
   return sample;

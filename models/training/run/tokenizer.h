@@ -10,7 +10,7 @@
 
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/planned_run.h"
-#include "spool/models/training/run_options.h"
+#include "spool/models/training/run/data.h"
 
 namespace spool {
 
@@ -20,6 +20,11 @@ namespace spool {
 std::unique_ptr<Tokenizer> open_run_tokenizer(
     RunOptions&, const std::optional<std::filesystem::path>& checkpoint = {});
 
+// The folder with the other files of the run's model or of its tokenizer, such as the template of
+// chats: its checkpoint, or that of the weights; empty: there is none.
+std::filesystem::path directory_of_run(const RunOptions&,
+                                       const std::optional<std::filesystem::path>& checkpoint = {});
+
 // The text samples of a run: an answer to a message if it trains a model of chats, whose template
 // is a known one, and else a text that starts from nothing.
 struct RunSample {
@@ -28,6 +33,9 @@ struct RunSample {
   std::vector<int32_t> stop_tokens = {};  // each ends a sample, which may then take less memory
   SampleLength length = {};
 };
+
+// Takes a prompt of the data in place of the sample's own.
+void take_prompt(RunSample&, const std::optional<Prompt>&);
 
 // The sample of the weights that the run starts from, or else of its checkpoint.
 RunSample sample_of(const RunOptions&, const Tokenizer&,

@@ -68,15 +68,15 @@ const Settings model_table{
 
 const Settings data_table{
     {"data", &RunOptions::data,
-     "Text files or shards of tokens to train on, or globs of either; by default Spool's own "
-     "documents and sources",
+     "Files to train on, or globs: of text; shards of tokens; or of examples, each a line of JSON "
+     "(.jsonl), such as conversations; by default Spool's own documents and sources",
      path(), place, in_help},
     {"val-data", &RunOptions::val_data,
-     "Text files, shards or globs to validate with; by default the last tenth of {data}", path(),
-     place, in_help},
+     "Files or globs to validate with, of the same kind; by default the last tenth of {data}",
+     path(), place, in_help},
     {"data-format", &RunOptions::data_format,
-     "auto: a file is a shard of tokens or text by its first bytes, and anything else is "
-     "refused; text: the bytes of any file as they are",
+     "auto: a file is a shard of tokens, examples or text by its first bytes or its name, and "
+     "anything else is refused; text: the bytes of any file as they are",
      one_of({"auto", "text"}), source, as_value},
     {"separate", &RunOptions::separate,
      "Let texts of several files run into each other; by default the token that ends a text, if "
@@ -84,6 +84,23 @@ const Settings data_table{
      any_value, source, in_help},
     {"data-seed", &RunOptions::data_seed, "Seed of the order of the data; by default {seed}",
      any_value, numbers, in_help},
+    {"epochs", &RunOptions::epochs,
+     "How often examples are read, in place of {steps}: as many steps as that takes; by default 3",
+     number_above_zero("the epochs"), execution, in_help},
+    {"pack", &RunOptions::pack,
+     "Give each example a row of its own; by default several share one, each as if it were alone",
+     any_value, numbers, in_help},
+    {"learn", &RunOptions::learn,
+     "What of examples is learnt: assistant, what it says and completions; or all", one_of<Learn>(),
+     source, as_value},
+    {"system", &RunOptions::system,
+     "What the assistant is told in conversations without a system message; by default nothing",
+     any_value, source, in_help},
+    {"chat-format", &RunOptions::chat_format,
+     "The format of conversations: " + chat_format_names() +
+         ", with or without +bos after it, or a file of JSON that describes it; by default that "
+         "of the model's template, if it is a known one",
+     known_chat_format(), source, in_help},
 };
 
 const Settings tokenizer_table{

@@ -50,6 +50,29 @@ TextCheck at_least(int64_t min, int64_t max) {
   }};
 }
 
+TextCheck number_above_zero(const std::string& what) {
+  return {[=](const std::string& text) {
+    const double number = std::strtod(text.c_str(), nullptr);
+    const bool is_right = std::isfinite(number) && number > 0;
+    return is_right ? std::string() : sentence(what, " must be a number above 0, not ", text);
+  }};
+}
+
+TextCheck known_chat_format() {
+  const auto fault = [](const std::string& text) -> std::string {
+    try {
+      named_chat_format(text);
+      return {};
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  const auto taken = [](const std::string& text) {
+    return parse_chat_format(text) ? text : absolute_path(text);
+  };
+  return {.fault = fault, .taken = taken};
+}
+
 // Far more threads than cores would make a run slower.
 TextCheck threads_of_this_machine() {
   const int64_t max = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);

@@ -17,6 +17,9 @@ inline constexpr int64_t largest_count = std::numeric_limits<int32_t>::max();
 // A text of a whole number from `min` to `max`.
 TextCheck at_least(int64_t min, int64_t max = std::numeric_limits<int64_t>::max());
 TextCheck threads_of_this_machine();
+// A text of a finite number above 0.
+TextCheck number_above_zero(const std::string& what);
+TextCheck known_chat_format();
 // An amount of memory, such as 2GiB; or 0, too.
 TextCheck memory_amount();
 TextCheck memory_amount_or_none();

@@ -25,7 +25,7 @@ int64_t warmup_steps(const RunOptions& o) {
 
 // The model's, or as many more as ranks can share.
 int64_t micro_batches(const RunOptions& o) {
-  return round_up(training_defaults(o).accumulate, int64_t{o.training.replicas()});
+  return round_up(usual_micro_batches(o), int64_t{o.training.replicas()});
 }
 int64_t rows_of_logits(const RunOptions& o) { return training_defaults(o).loss_chunk; }
 double last_lr(const RunOptions& o) { return rounded_to_decimals(o.training.lr / 10); }
@@ -46,7 +46,8 @@ const Settings step_table{
     {"seq", &TrainingConfig::seq,
      "Tokens per row; by default {context}, or less where that is long",
      positive("the number of tokens of a row"), numbers, computed(tokens_of_row)},
-    {"accumulate", &TrainingConfig::accumulate, "Micro-batches per step",
+    {"accumulate", &TrainingConfig::accumulate,
+     "Micro-batches per step; by default the model's, or 1 of examples",
      positive("the number of micro-batches of a step"), numbers, computed(micro_batches)},
     {"steps", &TrainingConfig::steps, "Number of optimizer steps", positive("the number of steps"),
      length, as_value},

@@ -18,6 +18,7 @@ std::vector<TrainingConfig> configurations() {
   chunked.chunks.loss_rows = 7;
   dropping.accumulate = 4;
   dropping.dropout = 0.1f;
+  dropping.packed = true;
   TrainingConfig narrow = plain;
   narrow.dtype = DType::bf16;
   return {plain, chunked, dropping, without_masters(narrow)};

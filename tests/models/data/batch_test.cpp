@@ -77,10 +77,38 @@ TEST(BatchInput, RefusesRowsThatAreNotInTheBatch) {
   refused(short_of_targets, 0, {"7 targets"});
 }
 
+TEST(TokenBatch, OfPackedRowsHasATextOfEachToken) {
+  TokenBatch batch;
+  batch.clear(2, 3, /*packed=*/true);
+  EXPECT_TRUE(batch.is_packed());
+  EXPECT_EQ(batch.positions, (std::vector<int32_t>{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(batch.first, (std::vector<int32_t>{0, 1, 2, 0, 1, 2}));
+  batch.clear(1, 2);
+  EXPECT_FALSE(batch.is_packed());
+  EXPECT_TRUE(batch.first.empty());
+}
+
+TEST(BatchInput, HasThePositionsOfPackedRows) {
+  CpuStream stream(size_t{1} << 20, 1);
+  BatchInput packed(2, 3, stream, /*packed=*/true), alone(2, 3, stream);
+  TokenBatch batch;
+  batch.clear(4, 3, /*packed=*/true);
+  std::iota(batch.positions.begin(), batch.positions.end(), 0);
+  packed.upload(batch, 1);
+  EXPECT_EQ(read<int32_t>(packed.positions), (std::vector<int32_t>{3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(read<int32_t>(packed.firsts), (std::vector<int32_t>{0, 1, 2, 0, 1, 2}));
+  expect_error(ErrorKind::invalid, {"one text each", "not 12"}, [&] { alone.upload(batch, 0); });
+  expect_error(ErrorKind::invalid, {"several texts", "6 of each, not 0"},
+               [&] { packed.upload(numbered(2, 3), 0); });
+  packed.upload_placeholder();
+  EXPECT_EQ(read<int32_t>(packed.positions), std::vector<int32_t>(6));
+  EXPECT_FALSE(alone.positions);
+}
+
 TEST(BatchInput, RehearsesTheCopiesOfABatch) {
-  const auto spans = [](const std::function<void(BatchInput&)>& upload) {
+  const auto spans = [](const std::function<void(BatchInput&)>& upload, bool packed = false) {
     MetaStream stream(Machine{});
-    BatchInput input(7, 5000, stream);
+    BatchInput input(7, 5000, stream, packed);
     const auto trace = std::make_shared<Trace>();
     const Traced traced(stream, trace);
     upload(input);
@@ -91,6 +119,15 @@ TEST(BatchInput, RehearsesTheCopiesOfABatch) {
   const auto of_a_batch = spans([](BatchInput& input) { input.upload(numbered(7, 5000), 0); });
   EXPECT_EQ(of_a_batch.size(), 6u);
   EXPECT_EQ(spans([](BatchInput& input) { input.upload_placeholder(); }), of_a_batch);
+  const auto packed = spans(
+      [](BatchInput& input) {
+        TokenBatch batch;
+        batch.clear(7, 5000, /*packed=*/true);
+        input.upload(batch, 0);
+      },
+      /*packed=*/true);
+  EXPECT_EQ(packed.size(), 12u);
+  EXPECT_EQ(spans([](BatchInput& input) { input.upload_placeholder(); }, /*packed=*/true), packed);
 }
 
 }  // namespace

@@ -91,5 +91,128 @@ TEST_P(PackedTexts, SeeEachOtherWithoutTheirOwnPositions) {
 
 INSTANTIATE_TEST_SUITE_P(EachFamily, PackedTexts, ::testing::Range<size_t>(0, 2));
 
+// Rows of texts of random lengths, and what is left of them.
+struct RowsOfTexts {
+  static constexpr int64_t T = 48;
+  std::vector<Ids> texts = {};
+  std::vector<std::vector<size_t>> rows = {};
+
+  explicit RowsOfTexts(uint64_t seed) {
+    Random random(seed);
+    rows.resize(3);
+    for (std::vector<size_t>& row : rows) {
+      int64_t left = T - static_cast<int64_t>(random.next() % 5);
+      while (left > 0) {
+        const auto length = std::min(left, static_cast<int64_t>(1 + random.next() % 20));
+        row.push_back(texts.size());
+        Ids& text = texts.emplace_back();
+        for (int64_t i = 0; i < length; ++i)
+          text.push_back(static_cast<int32_t>(random.next() % 40));
+        left -= length;
+      }
+    }
+  }
+};
+
+struct Results {
+  Numbers logits = {};  // of all texts, one after the other
+  std::vector<Numbers> gradients = {};
+};
+
+class PackedRows : public ::testing::TestWithParam<std::tuple<size_t, DType>> {
+ protected:
+  PackedRows() {
+    uint64_t seed = 1;
+    for (Parameter* p : model_->parameters()) {
+      p->data = normal(p->data.shape(), type_, stream_, seed++, 0.2);
+    }
+    model_->clear_padding();
+  }
+
+  // The logits of some places, and the gradients of their losses, which are added to those before.
+  void add(const Text& text, const Tensor& targets, Tape& tape, Results& to, const auto& take) {
+    const Var hidden = model_->hidden(text);
+    take(values(model_->logits(hidden).tensor()), to.logits);
+    constexpr float no_dropout = 0;
+    const Var sum = model_->loss(text, tape.input(targets), no_dropout, Reduction::sum);
+    tape.backward(sum);
+  }
+  void take_gradients(Results& to) {
+    for (Parameter* p : model_->parameters()) {
+      to.gradients.push_back(values(p->grad));
+      p->grad = {};
+    }
+  }
+  // Each token is to be learnt where it stands.
+  Results alone(const RowsOfTexts& all) {
+    Results results;
+    for (const Ids& text : all.texts) {
+      Tape tape(stream_);
+      const Tensor tokens = make_tensor<int32_t>({1, std::ssize(text)}, text, stream_);
+      add(tape.input(tokens), tokens, tape, results, [](const Numbers& found, Numbers& logits) {
+        logits.insert(logits.end(), found.begin(), found.end());
+      });
+    }
+    take_gradients(results);
+    return results;
+  }
+  Results packed(const RowsOfTexts& all) {
+    const auto places = all.rows.size() * RowsOfTexts::T;
+    Ids tokens(places), targets(places, CrossEntropyOptions{}.ignore_index), positions(places),
+        first;
+    for (size_t i = 0; i < places; ++i) first.push_back(static_cast<int32_t>(i % RowsOfTexts::T));
+    std::vector<size_t> taken;
+    for (size_t row = 0; row < all.rows.size(); ++row) {
+      size_t at = row * RowsOfTexts::T;
+      for (const size_t text : all.rows[row]) {
+        const auto begin = static_cast<int32_t>(at % RowsOfTexts::T);
+        for (size_t i = 0; i < all.texts[text].size(); ++i, ++at) {
+          tokens[at] = targets[at] = all.texts[text][i];
+          positions[at] = static_cast<int32_t>(i);
+          first[at] = begin;
+          taken.push_back(at);
+        }
+      }
+    }
+    const Shape shape{std::ssize(all.rows), RowsOfTexts::T};
+    const auto on = [&](const Ids& ids) { return make_tensor<int32_t>(shape, ids, stream_); };
+    Tape tape(stream_);
+    const Text text(tape.input(on(tokens)), tape.input(on(positions)), tape.input(on(first)));
+    Results results;
+    add(text, on(targets), tape, results, [&](const Numbers& found, Numbers& logits) {
+      const size_t V = found.size() / places;
+      for (const size_t at : taken) {
+        const auto begin = found.begin() + static_cast<std::ptrdiff_t>(at * V);
+        logits.insert(logits.end(), begin, begin + static_cast<std::ptrdiff_t>(V));
+      }
+    });
+    take_gradients(results);
+    return results;
+  }
+
+  DType type_ = std::get<1>(GetParam());
+  CpuStream stream_{size_t{256} << 20, 2};
+  std::shared_ptr<Model> model_ = [&] {
+    const ModelConfig small = small_models()[std::get<0>(GetParam())];
+    return small.with("context", RowsOfTexts::T).make(type_, stream_);
+  }();
+};
+
+TEST_P(PackedRows, HaveTheLogitsAndTheGradientsOfTheirTexts) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const RowsOfTexts rows(seed);
+    const Results wanted = alone(rows), found = packed(rows);
+    EXPECT_LT(difference(found.logits, wanted.logits), tolerance(type_));
+    for (size_t i = 0; i < found.gradients.size(); ++i) {
+      EXPECT_LT(difference(found.gradients[i], wanted.gradients[i]), tolerance(type_))
+          << model_->parameters()[i]->name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EachFamily, PackedRows,
+                         ::testing::Combine(::testing::Range<size_t>(0, 2),
+                                            ::testing::Values(DType::f64, DType::f32)));
+
 }  // namespace
 }  // namespace spool::testing

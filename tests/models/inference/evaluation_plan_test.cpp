@@ -30,7 +30,7 @@ EvaluationShape some_shape(DType dtype) {
 
 // The report of two batches.
 Report foretold_report(const EvaluationShape& shape, const ChunkRows& rows) {
-  const Plan plan = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, rows);
+  const Plan plan = plan_evaluation(shape, rows);
   return rehearse(two_cpu_threads,
                   [&](Stream& stream) { rehearse_evaluation(shape, plan, stream); });
 }
@@ -90,7 +90,7 @@ TEST(EvaluationPlan, HasTheSameBitsInAnyChunks) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const EvaluationShape shape = some_shape(dtype);
     const auto loss = [&](const ChunkRows& rows) {
-      const Plan plan = plan_evaluation(shape.model, dtype, shape.batch, shape.seq, rows);
+      const Plan plan = plan_evaluation(shape, rows);
       return measured_within(shape, plan, ample).loss;
     };
     const double whole = loss({});

@@ -154,9 +154,7 @@ struct Losses {
 
 Losses losses_on(const OnMesh& on, EvaluationShape shape, const ChunkRows& chunks) {
   shape.chunks = chunks;
-  const Plan plan = shape.shards
-                        ? Plan{}
-                        : plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, chunks);
+  const Plan plan = shape.shards ? Plan{} : plan_evaluation(shape, chunks);
   Losses found;
   on.run([&](Stream& stream, int rank) {
     // Of each rank, as it counts what is read.

@@ -45,6 +45,7 @@ TEST(TrainingPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
     TrainingConfig config = small();
     config.steps = 2;
     config.accumulate = accumulate;
+    config.packed = accumulate > 1;
     config.dropout = 0.1f;
     config.chunks.loss_rows = 7;
     CpuStream plenty(size_t{256} << 20, 2);

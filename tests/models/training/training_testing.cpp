@@ -7,11 +7,36 @@
 namespace spool::testing {
 namespace {
 
-// Two batches, of which the last row is half of one.
-ValidationRows validation_rows(const TrainingConfig& config) {
-  const int64_t T = config.seq;
-  return {counting((2 * config.batch - 1) * T + T / 2 + 1, /*vocabulary=*/50), T};
+// Makes texts of 7 tokens of each row, and one of what is left.
+void pack(TokenBatch& batch) {
+  constexpr int32_t length = 7;
+  batch.positions.resize(batch.tokens.size());
+  batch.first.resize(batch.tokens.size());
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    const auto at = static_cast<int32_t>(static_cast<int64_t>(i) % batch.T);
+    batch.positions[i] = at % length;
+    batch.first[i] = at - at % length;
+  }
 }
+
+// Two batches, of which the last row is half of one.
+class RowsToValidate final : public RowSource {
+ public:
+  explicit RowsToValidate(const TrainingConfig& config)
+      : rows_(counting((2 * config.batch - 1) * config.seq + config.seq / 2 + 1, /*vocabulary=*/50),
+              config.seq),
+        packed_(config.packed) {}
+  int64_t rows() const override { return rows_.rows(); }
+  int64_t targets(int64_t row) const override { return rows_.targets(row); }
+  void fill(Range rows, TokenBatch& batch) const override {
+    rows_.fill(rows, batch);
+    if (packed_) pack(batch);
+  }
+
+ private:
+  ValidationRows rows_;
+  bool packed_;
+};
 
 // The configuration with the evaluation's rows that a planner chooses without a budget, if it has
 // none.
@@ -54,6 +79,7 @@ TokenBatch batch_of(const TrainingConfig& config, int64_t step) {
     }
   }
   batch.valid = rows * config.seq;
+  if (config.packed) pack(batch);
   return batch;
 }
 
@@ -101,7 +127,7 @@ Losses train(const TrainingConfig& config, const StepPlans& plans, Stream& strea
       all.norms.push_back(result.grad_norm);
     }
     all.state = state_bytes(trainer.model().parameters(), trainer.optimizer());
-    all.validation = trainer.evaluator().mean_loss(validation_rows(config));
+    all.validation = trainer.evaluator().mean_loss(RowsToValidate(config));
     all.text = {1};
     Random random(1);
     Generator(trainer.model(), stream).extend(all.text, sample.drawn, {.top_k = 5}, random);
