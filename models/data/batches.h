@@ -1,7 +1,8 @@
 #pragma once
 
 // The rows that a run reads.  A RowSource numbers them and fills batches with them.  Those of texts
-// are windows of one long sequence of tokens, a TokenSource (token_files.h opens one).
+// are windows of one long sequence of tokens, a TokenSource (token_files.h opens one);
+// example_rows.h has those of examples.
 //
 //   auto data = split_validation(open_texts(find_files(patterns)), nullptr);
 //   TrainingRows rows(data.training, T, seed);

@@ -103,10 +103,10 @@ class Kinds(Files):
     def test_a_file_that_is_not_text_is_refused_by_every_command(self):
         packed = self.folder / "text.txt.gz"
         packed.write_bytes(gzip.compress(PROSE.encode()))
-        lines = self.folder / "chats.jsonl"
-        lines.write_text('{"text": "a"}\n')
+        table = self.folder / "texts.csv"
+        table.write_text("text\na\n")
         self.trained()
-        for file, word in [(packed, "gzip"), (lines, "JSON lines")]:
+        for file, word in [(packed, "gzip"), (table, "table")]:
             for command in [
                 ["train", *SHAPE, "--steps", 1, "--out", self.folder / "new", "--data", file],
                 ["train", *SHAPE, "--steps", 1, "--out", self.folder / "new", "--val-data", file],
@@ -115,6 +115,10 @@ class Kinds(Files):
             ]:
                 self.refused(spool(*command), 1, file.name, word, "--data-format")
                 self.assertFalse((self.folder / "new").exists())
+        lines = self.folder / "chats.jsonl"
+        lines.write_text('{"text": "a"}\n')
+        result = spool("tokenize", "--out", self.folder / "new.bin", lines)
+        self.refused(result, 1, lines.name, "JSON lines", "--data-format")
 
     def test_data_format_text_takes_any_bytes_and_stays_with_the_run(self):
         packed = self.folder / "text.txt.gz"

@@ -216,6 +216,7 @@ class Examples(Files):
     def test_a_run_goes_on(self):
         model = self.chat_model()
         self.trained("--epochs", 2, "--no-sample", model=model)
+        self.assertEqual(self.run_json()["configuration"]["accumulate"], 1)  # of texts it is 8
         steps = self.run_json()["step"]
         printed = self.done("train", "--resume", "--out", self.out, "--epochs", 3, "--no-sample")
         self.assertEqual(self.run_json()["step"], -(-3 * steps // 2))

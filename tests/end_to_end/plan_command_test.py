@@ -328,7 +328,7 @@ class Refusals(Planned):
             (["--memory", "-1GiB"], "-1GiB"),
             (["--host-memory", "much"], "512MiB"),
             (["--machine", "h2000"], "rtx4090"),
-            (["--data", "text"], "--data"),
+            (["--val-data", "text"], "--val-data"),
         ]:
             self.refused(spool("plan", *SHAPE, *words), 2, words[0], part)
         both = spool("plan", *SHAPE, "--machine", "h200", "--device", "cpu")
