@@ -209,8 +209,16 @@ void measure_texts(const EvalArguments& a, const ModelFile& file,
   measure_loss(a, file, options, ValidationRows(tokens, options.seq, a.limit));
 }
 
+std::vector<Question> questions_in(const std::filesystem::path& path, const EvalArguments& a,
+                                   const ModelFile& file) {
+  const int64_t vocabulary = file.config().shape().vocabulary;
+  if (!has_question_lines(path)) return read_questions(path, vocabulary);
+  const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
+  return read_questions(path, *tokenizer, vocabulary);
+}
+
 void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {
-  const auto questions = read_questions(path, file.config().shape().vocabulary);
+  const auto questions = questions_in(path, a, file);
   LoadedModel::Options options = resolve(a);
   const int64_t longest = longest_row(questions);
   if (options.seq == 0) options.seq = longest;
@@ -244,7 +252,7 @@ void evaluate(const EvalArguments& a) {
   const auto data = find_files(a.data);
   const auto questions = std::ranges::find_if(data, has_questions);
   const bool as_text = a.format == DataFormat::text;
-  const bool has_examples = are_examples(data, a.format);
+  const bool has_examples = questions == data.end() && are_examples(data, a.format);
   for (const auto& [flag, text] :
        {std::pair{"--chat-format", a.chat_format}, {"--system", a.system}}) {
     check(has_examples || text.empty(), flag,
@@ -311,8 +319,8 @@ std::function<int()> add_eval(CLI::App& app) {
   add_adapter_flags(app, a->adapter, a->base);
   app.add_option("--data", a->data,
                  "Files of text, shards of tokens, or examples in lines of JSON (.jsonl), of which "
-                 "what is learnt is measured, or globs; or one of llm.c's files of multiple-choice "
-                 "questions")
+                 "what is learnt is measured, or globs; or a file of multiple-choice questions, "
+                 "lines of JSON with ctx, endings and label or one of llm.c's")
       ->required();
   add_data_format_flags(app, a->format, a->separate);
   add_tokenizer_flags(app, a->tokenizer);

@@ -41,8 +41,7 @@ void check_arguments(const GenerateArguments& a) {
         "--prompts has all prompts, so it goes with neither --prompt nor --interactive");
   check(a.chat || (a.system.empty() && a.chat_format.empty()),
         a.system.empty() ? "--chat-format" : "--system", " is for a conversation; add --chat");
-  check(a.chat_format.empty() || parse_chat_format(a.chat_format), "--chat-format ", a.chat_format,
-        " is none of ", list_of<ChatFormat>(), ", with or without +bos after it");
+  if (!a.chat_format.empty()) named_chat_format(a.chat_format);
   check(!model_preset(a.model), "--model ", a.model,
         " has no trained weights to generate text with; give the directory or the file of a model");
 }
@@ -171,9 +170,10 @@ void add_chat_flags(CLI::App& app, GenerateArguments& a) {
                "Prompts are messages to an assistant, in the format of chats that the model's "
                "folder names; without a prompt, a conversation line by line");
   app.add_option("--chat-format", a.chat_format,
-                 sentence("The format of chats: ", list_of<ChatFormat>(),
-                          "; with +bos after it, the token that begins texts comes first; by "
-                          "default that of the model's template, if it is a known one"));
+                 sentence("The format of chats: ", chat_format_names(),
+                          "; with +bos after it, the token that begins texts comes first; or a "
+                          "file of JSON that describes it; by default that of the model's "
+                          "template, if it is a known one"));
   app.add_option("--system", a.system, "What the assistant is told before the conversation");
 }
 

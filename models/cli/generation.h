@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "spool/models/data/chat.h"
+#include "spool/models/data/chats/chat.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/sampling.h"
 #include "spool/models/steps/step.h"

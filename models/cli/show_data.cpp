@@ -27,7 +27,8 @@ struct ShowDataArguments {
   std::string model, chat_format, system, json;
   TokenizerChoice tokenizer = {};
   int64_t rows = 3, seq = 0;
-  bool learn_all = false, packs = true;
+  std::string learn = "assistant";
+  bool packs = true;
 };
 
 struct ShownData {
@@ -57,7 +58,7 @@ ShownData read_data(const ShowDataArguments& a, const Tokenizer& tokenizer,
   ShownData data{.seq = a.seq ? a.seq : std::min(usual_seq, context)};
   const std::vector<int32_t> stops = stop_tokens_of(model.directory, tokenizer);
   const ExampleOptions options{.seq = data.seq,
-                               .learn_all = a.learn_all,
+                               .learn_all = a.learn == "all",
                                .system = a.system,
                                .stop = stops.empty() ? std::nullopt : std::optional(stops.front())};
   const std::optional<Chat> chat = chat_of(a, tokenizer, model.directory);
@@ -135,8 +136,7 @@ json report_of(const ShownData& data, int64_t rows) {
 
 int show_data(const ShowDataArguments& a) {
   catch_interrupts();
-  check(a.chat_format.empty() || parse_chat_format(a.chat_format), "--chat-format ", a.chat_format,
-        " is none of ", list_of<ChatFormat>(), ", with or without +bos after it");
+  if (!a.chat_format.empty()) named_chat_format(a.chat_format);
   const bool has_file = !a.json.empty() && a.json != "-";
   if (has_file) check_writable(a.json, {"json"});
   const ModelDescription model = describe_model(a.model);
@@ -172,10 +172,15 @@ std::function<int()> add_show_data(CLI::App& app) {
                  "context if that is smaller")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   app.add_flag("!--no-pack", a->packs, "Give each example a row of its own");
-  app.add_flag("--learn-all", a->learn_all, "Learn every token, not the assistant's alone");
+  app.add_option("--learn", a->learn,
+                 "What is learnt: of conversations what the assistant says, and of prompts the "
+                 "completion, or all")
+      ->capture_default_str()
+      ->check(validator(one_of({"assistant", "all"})));
   app.add_option("--chat-format", a->chat_format,
-                 "The format of chats: " + list_of<ChatFormat>() +
-                     "; by default that of the model's template, if it is a known one");
+                 "The format of chats: " + chat_format_names() +
+                     ", with +bos after it or without; or a file of JSON that describes it; by "
+                     "default that of the model's template, if it is a known one");
   app.add_option("--system", a->system,
                  "What the assistant is told in conversations without a system message");
   add_tokenizer_flags(app, a->tokenizer);

@@ -7,60 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "spool/runtime/files/file.h"
+#include "spool/models/data/json_lines.h"
 #include "spool/runtime/files/file_kind.h"
-#include "spool/runtime/files/json.h"
-#include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
-
-constexpr size_t max_line_bytes = size_t{16} << 20;
-constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
-
-// A file's lines, read in blocks.
-class Lines {
- public:
-  explicit Lines(const std::filesystem::path& path) : path_(path), file_(File::open(path)) {}
-
-  // Nothing at the end.
-  std::optional<std::string> next() {
-    for (;;) {
-      const size_t end = held_.find('\n', searched_);
-      if (end != held_.npos || (at_ == file_.size() && begin_ < held_.size())) {
-        std::string line = held_.substr(begin_, end == held_.npos ? end : end - begin_);
-        begin_ = searched_ = std::min(end, held_.size() - 1) + 1;
-        if (number_++ == 0 && line.starts_with(utf8_mark)) line.erase(0, utf8_mark.size());
-        return line;
-      }
-      if (at_ == file_.size()) return {};
-      held_.erase(0, begin_);
-      begin_ = 0;
-      searched_ = held_.size();
-      check_file(searched_ <= max_line_bytes, path_, "line ", number_ + 1, " has more than ",
-                 format_bytes(max_line_bytes), "; an example is a line of its own");
-      read_block();
-    }
-  }
-  std::string name() const { return sentence(path_.string(), ", line ", number_); }
-  uint64_t bytes_read() const { return at_; }
-
- private:
-  void read_block() {
-    constexpr uint64_t block = uint64_t{1} << 20;
-    const uint64_t bytes = std::min(block, file_.size() - at_);
-    held_.resize(searched_ + bytes);
-    file_.read(at_, std::as_writable_bytes(std::span(held_).subspan(searched_)));
-    at_ += bytes;
-  }
-
-  std::filesystem::path path_;
-  File file_;
-  uint64_t at_ = 0;
-  std::string held_ = {};
-  size_t begin_ = 0, searched_ = 0;  // of the next line in it, and how far it has no end
-  int64_t number_ = 0;
-};
 
 // A text, or a list of parts that are text.
 std::string content_of(const JsonField& field) {
@@ -101,7 +52,7 @@ std::vector<ChatMessage> messages_of_sharegpt(const JsonField& list) {
 std::vector<ChatMessage> messages_of_alpaca(const JsonField& line) {
   std::string says = line.member("instruction").string();
   const auto input = line.present("input");
-  if (input && !input->string().empty()) says += "\n" + input->string();
+  if (input && !input->string().empty()) says = sentence(says, "\n", input->string());
   return {{"user", says}, {"assistant", line.member("output").string()}};
 }
 
@@ -111,11 +62,11 @@ bool is_json_object(const std::string& text) {
 
 // The whole line is read only of a file that begins as an object does.
 bool begins_with_an_object(const std::filesystem::path& path) {
-  std::string begin = beginning_of(File::open(path), utf8_mark.size() + 1);
-  if (begin.starts_with(utf8_mark)) begin.erase(0, utf8_mark.size());
+  std::string begin = beginning_of(File::open(path), JsonLines::utf8_mark.size() + 1);
+  if (begin.starts_with(JsonLines::utf8_mark)) begin.erase(0, JsonLines::utf8_mark.size());
   if (!begin.starts_with('{')) return false;
   try {
-    return is_json_object(Lines(path).next().value_or(""));
+    return is_json_object(JsonLines(path).next_line().value_or(""));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
     return false;  // no line of text is as long
@@ -210,13 +161,10 @@ bool are_examples(std::span<const std::filesystem::path> files, DataFormat forma
 void Examples::read(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const std::optional<Chat>& chat, const ExampleOptions& options) {
   const Reader reader(tokenizer, chat, options);
-  Lines lines(path);
+  JsonLines lines(path);
   while (const auto line = lines.next()) {
-    if (line->find_first_not_of(" \t\r") == line->npos) continue;
-    const JsonField example = parse_json(*line, lines.name());
-    example.expect(example.value().is_object(), "is no JSON object");
-    Example read = reader.read(example);
-    check_rows(tokenizer, read.tokens, options.rows, lines.name());
+    Example read = reader.read(*line);
+    check_rows(tokenizer, read.tokens, options.rows, line->file());
     add(std::move(read), options);
     if (options.progress) options.progress(lines.bytes_read());
   }

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "spool/models/data/chat.h"
+#include "spool/models/data/chats/chat.h"
 #include "spool/models/data/text_files.h"
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/runtime/shape.h"

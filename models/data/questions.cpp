@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/models/data/json_lines.h"
 #include "spool/models/formats/llmc_header.h"
 #include "spool/runtime/files/file.h"
 
@@ -78,10 +79,44 @@ std::vector<uint16_t> read_words(const File& file, int32_t questions) {
   return words;
 }
 
+Question question_of(const JsonField& line, const Tokenizer& tokenizer, int64_t vocabulary) {
+  Question question;
+  const JsonField context = line.member("ctx");
+  tokenizer.encode(context.string(), question.context);
+  const auto before = begin_of_text_before(tokenizer, question.context, vocabulary);
+  question.context.insert(question.context.begin(), before.begin(), before.end());
+  context.expect(!question.context.empty(), "is empty; a completion needs a token before it");
+  check_rows(tokenizer, question.context, vocabulary, sentence(line.file(), ": field ctx"));
+  for (const JsonField& ending : line.member("endings").items()) {
+    std::vector<int32_t>& completion = question.completions.emplace_back();
+    tokenizer.encode_rest(sentence(" ", ending.string()), completion);
+    check_rows(tokenizer, completion, vocabulary, sentence(line.file(), ": field endings"));
+  }
+  const int64_t count = std::ssize(question.completions);
+  line.member("endings").expect(count > 0, "is empty; a question has endings to choose from");
+  question.answer = line.member("label").integer<int32_t>(0, static_cast<int32_t>(count) - 1);
+  return question;
+}
+
 }  // namespace
 
 bool has_questions(const std::filesystem::path& path) {
-  return has_llmc_magic(File::open(path), llmc_choices_magic);
+  return has_llmc_magic(File::open(path), llmc_choices_magic) || has_question_lines(path);
+}
+
+bool has_question_lines(const std::filesystem::path& path) {
+  const File file = File::open(path);
+  std::string begin(std::min<uint64_t>(file.size(), 256), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  const size_t first = begin.find_first_not_of("\xef\xbb\xbf \t\r\n");
+  if (first == begin.npos || begin[first] != '{') return false;
+  try {
+    const auto line = JsonLines(path).next();
+    return line && line->find("endings");
+  } catch (const Error& e) {  // no such file, which its reader will say
+    if (e.kind() != ErrorKind::file) throw;
+    return false;
+  }
 }
 
 std::vector<Question> read_questions(const std::filesystem::path& path, int64_t vocabulary) {
@@ -104,6 +139,16 @@ std::vector<Question> read_questions(const std::filesystem::path& path, int64_t 
                 "the longest has ", longest);
   check_file(words.empty(), file.name(), "has ", words.size(), " words after its ", header[2],
              " questions");
+  return questions;
+}
+
+std::vector<Question> read_questions(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                                     int64_t vocabulary) {
+  std::vector<Question> questions;
+  for (JsonLines lines(path); const auto line = lines.next();) {
+    questions.push_back(question_of(*line, tokenizer, vocabulary));
+  }
+  check_file(!questions.empty(), path, "has no question");
   return questions;
 }
 

@@ -84,6 +84,24 @@ class Examples(Files):
         out = self.folder / "two"
         self.assertNotIn("epoch", self.trained("--steps", 2, "--no-sample", out=out))
 
+    def test_a_format_from_a_file(self):
+        form = {"begin_token": False, "begin": ""}
+        for role in ["system", "user", "assistant"]:
+            form[role] = {"before": f"<|im_start|>{role}\n", "trim": False, "end": "<|im_end|>", "after": "\n"}
+        form["assistant"]["lead"] = ""
+        file, other = self.folder / "mine.json", self.folder / "other"
+        file.write_text(json.dumps(form))
+        self.trained("--steps", 2, "--no-sample")
+        self.trained("--steps", 2, "--no-sample", "--chat-format", file, out=other)
+        told = ["eval", "--data", self.data, "--json", "--chat-format"]
+        loss = self.done(*told, "chatml", "--model", self.out)
+        self.assertEqual(self.done(*told, file, "--model", other), loss)
+        told += [file, "--model", other]
+        self.done("train", "--resume", "--out", other, "--steps", 3)
+        file.write_text(json.dumps(form | {"user": {}}))
+        self.refused(spool(*told), 2, "--chat-format", "mine.json: field user")
+        self.refused_training("mine.json: field user", words=["--chat-format", file], out=self.folder / "new", code=2)
+
     def test_a_schedule_has_the_length_of_the_epochs(self):
         log = self.folder / "log.jsonl"
         self.trained("--lr-schedule", "linear", "--warmup", 2, "--log", log, "--no-sample")

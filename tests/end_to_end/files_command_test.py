@@ -262,6 +262,23 @@ class Models(Files):
         self.refused(spool(*words, questions([0]), "--ranks", 2), 1, "--ranks", "questions.bin")
         self.refused(spool(*words, questions([0]), "--seq", 3), 1, "beyond the 3")
         self.refused(spool(*words, questions([0]), self.text), 1, "without other files")
+        # The same questions in lines of JSON: tokens are bytes, and a blank is the first of an ending.
+        lines = self.folder / "questions.jsonl"
+
+        def in_lines(answers, **more):
+            line = {"ind": 3, "ctx": "of a", "endings": ["text", "#$%&"]}
+            lines.write_text("".join(json.dumps(line | {"label": a} | more) + "\n\n" for a in answers))
+            return lines
+
+        result = json.loads(self.done(*words, in_lines([0, 0, 0, 1])))
+        self.assertEqual(result, {"accuracy": 0.75, "accuracy_by_sum": 0.75, "questions": 4})
+        self.refused(spool(*words, in_lines([0, 2])), 1, "questions.jsonl, line 3: field label", "from 0 to 1")
+        self.refused(spool(*words, in_lines([0], endings=[1])), 1, "line 1: field endings[0]")
+        self.refused(spool(*words, in_lines([0], endings=[])), 1, "line 1: field endings", "is empty")
+        self.refused(spool(*words, in_lines([0], ctx="")), 1, "line 1: field ctx", "is empty")
+        self.refused(spool(*words, in_lines([0]), "--limit", 2), 1, "--limit")
+        lines.write_text('{"endings": ["a"]}')
+        self.refused(spool(*words, lines), 1, "line 1", "ctx")
 
 
 class Generate(Files):

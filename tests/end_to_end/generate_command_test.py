@@ -138,6 +138,20 @@ class Generate(Files):
         # The tokenizer lacks the tokens of another format.
         other = ["generate", "--model", self.out, "--chat", "--prompt", "7", "--chat-format", "llama3"]
         self.refused(spool(*other), 1, "<|eot_id|>", "llama3")
+        self.refused(spool(*other[:-1], "chatm"), 1, "--chat-format", "'chatm'", "chatml", "granite")
+        # A file may describe the same format.
+        file = self.folder / "mine.json"
+        form = {"begin_token": False, "begin": ""}
+        for role in ["system", "user", "assistant"]:
+            form[role] = {"before": f"<|im_start|>{role}\n", "trim": False, "end": "<|im_end|>", "after": "\n"}
+        form["assistant"]["lead"] = ""
+        file.write_text(json.dumps(form))
+        self.assertEqual(self.written(*words, "--chat-format", file, input=b"3\n\n4\n"), printed)
+        file.write_text(json.dumps(form | {"system": None}))
+        told = ["--chat-format", file, "--prompt", "7", "--system", "Be kind."]
+        self.refused(spool("generate", "--model", self.out, *words, *told), 1, "no message of the system")
+        file.write_text(json.dumps(form | {"begin": 7}))
+        self.refused(spool(*other[:-1], file), 1, "mine.json: field begin")
 
     def test_a_template_is_not_guessed_by_its_words(self):
         out = self.chat_model(CHATML.replace("message", "m"))
@@ -191,11 +205,19 @@ class Generate(Files):
         before = whole[: whole.index("<|im_start|>")]
         self.assertEqual(written({"eos_token_id": start}), (before, "stop token"))
         self.assertEqual(written({"eos_token_id": [5, start]}), (before, "stop token"))
-        # config.json does not count.
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": start}))
-        for says in [{"eos_token_id": 5}, {"do_sample": False}, None]:
+        # config.json counts if the file says nothing of them.
+        def configured(end):
+            config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": end}))
+
+        configured(start)
+        for says in [{"do_sample": False}, None]:
+            self.assertEqual(written(says), (before, "stop token"))
+        for says in [{"eos_token_id": 5}, {"eos_token_id": []}]:
             self.assertEqual(written(says), (whole, "limit"))
-        # The end-of-text token counts if the file names none.
+        configured([5, 600])
+        self.assertEqual(written(None), (whole, "limit"))
+        # The end-of-text token counts if neither names any.
+        configured(None)
         text = tokenizer.read_text().replace("<|im_start|>", "<|other|>")
         text = text.replace("<|endoftext|>", "<|im_start|>").replace("<|other|>", "<|endoftext|>")
         tokenizer.write_text(text)

@@ -66,8 +66,9 @@ class ShowData(Files):
         short = self.report("--seq", 24)
         self.assertEqual(short["cut"], 40)
         self.assertEqual(self.report("--rows", 0)["first_rows"], [])
-        everything = self.report("--learn-all")
+        everything = self.report("--learn", "all")
         self.assertEqual(everything["learnt"], everything["tokens"] - 40)  # a first token is no target
+        self.assertEqual(self.report("--learn", "assistant"), packed)
         told = self.report("--system", "Be kind.")
         self.assertGreater(told["tokens"], packed["tokens"])
         self.assertEqual(told["learnt"], packed["learnt"])
@@ -80,6 +81,28 @@ class ShowData(Files):
         self.config.unlink()  # no template: texts need none
         self.refused("line 3", "--chat-format", "chatml")
         self.assertIn("»e<|im_end|>«", self.shown("--chat-format", "chatml"))
+
+    def test_formats_from_files(self):
+        said = {"before": "Q: ", "trim": True, "end": "", "after": "\n"}
+        answered = {"before": "A:", "lead": " ", "trim": True, "end": "<|im_end|>", "after": "\n"}
+        form = {"begin_token": False, "begin": "A chat.\n", "system": {"join": "\n"}, "user": said}
+        form |= {"assistant": answered}
+        file = self.folder / "mine.json"
+        file.write_text(json.dumps(form))
+        words = ["--chat-format", file, "--system", "Add."]
+        self.write([chat(" 1+1? ", " 2\n", "2+2?", "4")])
+        self.assertIn("A chat.\nQ: Add.\n1+1?\nA:» 2<|im_end|>«\nQ: 2+2?\nA:» 4<|im_end|>«\n", self.shown(*words))
+        self.write([{"messages": [{"role": "assistant", "content": "x"}, {"role": "system", "content": "y"}]}])
+        self.refused("line 1", "field messages", "the system comes first", words=words[:2])
+        file.write_text(json.dumps(form | {"system": None}))
+        self.refused("line 1", "no message of the system", words=words[:2])
+        file.write_text(json.dumps(form | {"role": "x"}))
+        self.refused("mine.json: field role", "begin_token", words=words)
+        answered["end"] = "<none>"
+        file.write_text(json.dumps(form))
+        self.refused("<none>", "mine.json", "--chat-format", words=words)
+        file.unlink()
+        self.refused("mine.json", words=words)
 
     def test_what_cannot_be_shown(self):
         self.refused("--seq 65", words=["--seq", 65])

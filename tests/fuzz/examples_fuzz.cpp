@@ -4,6 +4,7 @@
 #include "spool/models/data/example_reader.h"
 #include "spool/models/data/example_rows.h"
 
+// The bytes are lines of examples, and a format of chats.
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;
   const std::vector files{fuzz::file_with({data, size})};
@@ -18,5 +19,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     TokenBatch batch;
     rows.fill({0, std::min(rows.rows(), most)}, batch);
   });
+  fuzz::read([&] { read_chat_format(files.front()); });
   return 0;
 }

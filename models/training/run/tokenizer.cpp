@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spool/models/data/chat.h"
+#include "spool/models/data/chats/chat.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/stop_tokens.h"
 

@@ -103,9 +103,9 @@ const Settings data_table{
      "What the assistant is told in conversations without a system message; by default nothing",
      any_value, source, in_help},
     {"chat-format", &RunOptions::chat_format,
-     "The format of conversations: " + list_of<ChatFormat>() +
-         ", with or without +bos after it; by default that of the model's template, if it is a "
-         "known one",
+     "The format of conversations: " + chat_format_names() +
+         ", with or without +bos after it, or a file of JSON that describes it; by default that "
+         "of the model's template, if it is a known one",
      known_chat_format(), source, in_help},
 };
 

@@ -59,11 +59,18 @@ TextCheck number_above_zero(const std::string& what) {
 }
 
 TextCheck known_chat_format() {
-  return {[](const std::string& text) {
-    if (parse_chat_format(text)) return std::string();
-    return sentence("'", text, "' is none of ", list_of<ChatFormat>(),
-                    ", with or without +bos after it");
-  }};
+  const auto fault = [](const std::string& text) -> std::string {
+    try {
+      named_chat_format(text);
+      return {};
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  const auto taken = [](const std::string& text) {
+    return parse_chat_format(text) ? text : absolute_path(text);
+  };
+  return {.fault = fault, .taken = taken};
 }
 
 // Far more threads than cores would make a run slower.

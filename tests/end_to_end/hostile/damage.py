@@ -26,6 +26,7 @@ KINDS = [
 
 EVAL = ["eval", "--data", "text.txt", "--limit", "8", "--model"]
 GENERATE = ["generate", "--tokens", "5", "--model"]
+SHOW = ["show-data", "chats.jsonl", "--model", "llama", "--chat-format"]
 TRAIN = ["train", *SHAPE, "--steps", "2", "--out", "new", "--data"]
 TUNE = ["train", "--steps", "1", "--batch", "1", "--data", "text.txt", "--out", "new", "--model"]
 RESUME = ["train", "--resume", "--out"]
@@ -66,6 +67,9 @@ READERS = {
     + [["tokenize", "--decode", "shard.bin"], ["info", "shard.bin"]]
     + [["tokenize", "text.txt", "--out", "shard.bin"]],
     "questions.bin": [["eval", "--model", "model", "--data", "questions.bin"], ["info", "questions.bin"]],
+    "questions.jsonl": [["eval", "--model", "model", "--data", "questions.jsonl"]],
+    "chats.jsonl": [[*SHOW, "chatml"], [*SHOW, "format.json"]],
+    "format.json": [[*SHOW, "format.json"], [*GENERATE, "llama", "--chat", "--prompt", "x", "--chat-format", "format.json"]],
     "words/merges.txt": [[*MERGES, "words/merges.txt"], ["info", "words/merges.txt"]]
     + [[*TRAIN, "text.txt", "--merges", "words/merges.txt", "--vocab", "300"]],
     "words/tokenizer.bin": [[*MERGES, "words/tokenizer.bin"], ["info", "words/tokenizer.bin"]],
@@ -198,7 +202,7 @@ def damaged(dice, name, data):
             return damage_header(dice, data)
         if name.endswith(".html"):
             return damage_page(dice, data.decode()).encode(errors="surrogatepass")
-        if name == "log":
+        if name == "log" or name.endswith(".jsonl"):
             return damage_lines(dice, data.decode()).encode(errors="surrogatepass")
     return damage_bytes(dice, data)
 

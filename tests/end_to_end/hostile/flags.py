@@ -21,7 +21,7 @@ def valid(dice, command):
             words += ["--vocab", "256"]
         return words + (["--dry-run"] if dice.random() < 0.8 else [])
     if command == "eval":
-        asked = dice.choice([["questions.bin"], [data, "--limit", "8"]])
+        asked = dice.choice([["questions.bin"], ["questions.jsonl"], [data, "--limit", "8"]])
         return ["--model", model, "--data", *asked]
     shape = ["--op", "linear", "--shape", "4,4,16", "--out", "32"]
     return {
@@ -32,6 +32,7 @@ def valid(dice, command):
         "tokenize": dice.choice([["text.txt", "--out", "new.bin"], ["shard.bin", "--decode"]]),
         "convert": [model, dice.choice(["new", "new.bin"])],
         "info": [dice.choice(MODELS + DATA)],
+        "show-data": ["chats.jsonl", "--model", "llama", "--chat-format", dice.choice(["chatml", "format.json"])],
         "plot": [dice.choice(["log", "run.html"]), "--out", dice.choice(["new.html", "plan.html"])],
     }[command]
 
@@ -79,7 +80,7 @@ class Flags:
         return {key: dice.choice(PLACES + ["cpu:9", "1", "x"])}
 
     def case(self, dice):
-        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2, 2, 2])[0]
+        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2, 2, 2, 3])[0]
         words = valid(dice, command)
         if command == "train" and dice.random() < 0.2:
             words = ["--resume", "--out", dice.choice(["run", "run2"])]

@@ -1,5 +1,6 @@
 """A folder with a valid file of every kind that is read."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -12,6 +13,21 @@ from commands import CACHE, MERGES, PROGRAM, PROSE, SHAPE
 
 LLAMA = "--model llama-tiny --layers 2 --heads 6 --channels 48 --context 32 --seq 16 --batch 2".split()
 TOKENIZER = pathlib.Path(__file__).parents[2] / "reference" / "tokenizers" / "llama3.json"
+FORMAT = {
+    "begin_token": False,
+    "begin": "",
+    "system": {"join": "\n\n"},
+    "user": {"before": "Q: ", "trim": True, "end": "", "after": "\n"},
+    "assistant": {"before": "A:", "lead": " ", "trim": True, "end": "<|im_end|>", "after": "\n"},
+}
+SAID = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+LINES = [
+    {"messages": [*SAID, {"role": "assistant", "content": "Hello"}]},
+    {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]},
+    {"instruction": "Add.", "input": "1 2", "output": "3"},
+    {"prompt": "a", "completion": "b"},
+    {"text": "c"},
+]
 GENERATION = '{"eos_token_id": [0, 255], "do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.9, "min_p": 0.1}'
 
 
@@ -61,6 +77,10 @@ def make_given(folder):
     done("tokenize", "text.txt", "--out", "shard.bin")
     done("plan", *SHAPE, "--json", "report.json", "--report", "plan.html")
     questions(folder / "questions.bin")
+    line = {"ctx": "Line 7 of a text", "endings": ["that says little", "zzz"], "label": 0}
+    (folder / "questions.jsonl").write_text(4 * (json.dumps(line) + "\n"))
+    (folder / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    (folder / "format.json").write_text(json.dumps(FORMAT))
     shutil.copy(folder / "run2/latest/vocab.json", folder / "words")
     llmc_tokenizer(folder / "words" / "tokenizer.bin")
     shutil.copytree(CACHE, folder / "cache")

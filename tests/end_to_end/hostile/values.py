@@ -5,7 +5,7 @@ import re
 
 from commands import spool
 
-COMMANDS = "train plan eval generate tokenize convert calibrate info plot shard".split()
+COMMANDS = "train plan eval generate tokenize convert calibrate info plot shard show-data".split()
 LINE = re.compile(r"  (?:-\w,)?(--[a-z0-9-]+)(?:\{false\})?( TEXT| U?INT| FLOAT)?(:\{[^}]*\}|:BYTES)?")
 PATHS = set("--model --data --val-data --merges --prompts --plan --save-plan --out --log --trace --json --report".split())
 
@@ -28,7 +28,8 @@ WORDS = {
     "--device": ["cpu", "CPU", "cuda", "cuda:0", "cuda:-1", "cuda:99999999999999999999", "cpu:1", "meta", "gpu"],
     "--final-eval": ["all", "none", "1", "0", "-1", "9" * 30, "ALL", "1e3"],
     "--tokenizer": ["bytes", "gpt2", "gpt4", "tokenizer.json", "llama"],
-    "--chat-format": ["chatml", "chatml+bos", "llama3", "phi3+bos", "zephyr", "+bos", "ChatML", "chatml+"],
+    "--chat-format": ["chatml", "chatml+bos", "llama3", "phi3+bos", "zephyr", "+bos", "ChatML", "chatml+", "format.json"],
+    "--learn": ["assistant", "all", "All", "none", "user"],
     "--model": ["gpt2-tiny", "gpt2-124m", "gpt2", "GPT2-TINY", "llama-tiny", "llama"],
 }
 

@@ -1,6 +1,6 @@
 // Which chat templates are known, and where a folder has its own.
 
-#include "spool/models/data/chat_templates.h"
+#include "spool/models/data/chats/chat_templates.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ std::string chatml(const std::string& text) {
 TEST(ChatTemplates, AreKnownByTheirText) {
   const KnownTemplate* known = find_known_template(chatml(""));
   ASSERT_TRUE(known);
-  EXPECT_EQ(known->format, ChatFormat::chatml);
+  EXPECT_EQ(known->format, "chatml");
   EXPECT_FALSE(known->begins);
   const KnownTemplate* begins = find_known_template("{{ bos_token }}" + chatml(""));
   ASSERT_TRUE(begins);
@@ -85,6 +85,7 @@ TEST(ChatTemplates, AreListedOnceAndWhole) {
   for (const KnownTemplate& row : known_templates()) {
     EXPECT_TRUE(hashes.insert(row.sha256).second) << row.source;
     EXPECT_EQ(row.sha256.size(), sha256("").size()) << row.source;
+    EXPECT_TRUE(parse_chat_format(row.format)) << row.source;
     EXPECT_EQ(row.sha256.find_first_not_of("0123456789abcdef"), row.sha256.npos) << row.source;
   }
 }

@@ -54,7 +54,7 @@ class ExamplesOfLines : public ::testing::Test {
 
   TemporaryDirectory directory;
   std::unique_ptr<Tokenizer> tokenizer = reference_without_joined_tokens(directory);
-  Chat chat{ChatFormat::chatml, *tokenizer};
+  Chat chat{parse_chat_format("chatml").value(), *tokenizer};
 };
 
 TEST_F(ExamplesOfLines, LearnsWhatTheAssistantSays) {

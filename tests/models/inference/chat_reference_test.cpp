@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/data/chat.h"
+#include "spool/models/data/chats/chat.h"
 #include "spool/models/tokenizers/json_tokenizer.h"
 #include "spool/runtime/files/json.h"
 #include "tests/runtime/source_folder.h"
@@ -22,8 +22,8 @@ using nlohmann::json;
 std::unique_ptr<Tokenizer> tokenizer_of_all(const TemporaryDirectory& d) {
   json file = json::parse(content_of(source_folder() / "tests/reference/tokenizers/qwen2.json"));
   json& added = file["added_tokens"];
-  for (const char* name :
-       {"<begin>", "<|eot_id|>", "</s>", "<|end|>", "<|start_header_id|>", "<|end_header_id|>"}) {
+  for (const char* name : {"<begin>", "<|eot_id|>", "</s>", "<|end|>", "<|start_header_id|>",
+                           "<|end_header_id|>", "<end_of_turn>", "<|end_of_text|>"}) {
     json token = added.front();
     token["content"] = name;
     token["id"] = file["model"]["vocab"].size() + added.size();
@@ -74,8 +74,7 @@ TEST(ChatReference, IsWhatTheTemplatesOfPackagesRender) {
     ASSERT_TRUE(known);
     EXPECT_EQ(normal_form(text("template")), text("normal_form"));
     EXPECT_EQ(known->source, text("source"));
-    const Chat chat =
-        open_chat({.format = known->format, .begins = known->begins}, *tokenizer, d.path());
+    const Chat chat = open_chat(format_of(*known), *tokenizer, d.path());
     const std::vector<int32_t> end{chat.end()};
     std::vector<int32_t> tokens = chat.begin(text("system"), text("user"));
     const std::string begun = tokenizer->decode(tokens);

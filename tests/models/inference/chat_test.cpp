@@ -1,6 +1,6 @@
 // Chats: the texts of conversations, and where a text that comes in parts ends.
 
-#include "spool/models/data/chat.h"
+#include "spool/models/data/chats/chat.h"
 
 #include <gtest/gtest.h>
 
@@ -17,9 +17,11 @@ std::unique_ptr<Tokenizer> reference(const std::string& name) {
   return read_tokenizer_json(source_folder() / "tests/reference/tokenizers" / name);
 }
 
+ChatFormat format(const char* name) { return parse_chat_format(name).value(); }
+
 TEST(Chat, RendersMessagesAsTheTemplatesDo) {
   const auto tokenizer = reference("qwen2.json");
-  const Chat chat(ChatFormat::chatml, *tokenizer);
+  const Chat chat(format("chatml"), *tokenizer);
   const auto text = [&](const std::vector<int32_t>& tokens) { return tokenizer->decode(tokens); };
   EXPECT_EQ(text(chat.begin("", "Hi there")),
             "<|im_start|>user\nHi there<|im_end|>\n<|im_start|>assistant\n");
@@ -39,7 +41,7 @@ TEST(Chat, RendersMessagesAsTheTemplatesDo) {
 
 TEST(Chat, ZephyrEndsMessagesWithTheTokenOfTheVocabulary) {
   const auto tokenizer = reference("sentencepiece.json");
-  const Chat chat(ChatFormat::zephyr, *tokenizer);
+  const Chat chat(format("zephyr"), *tokenizer);
   const std::vector<int32_t> tokens = chat.begin("", "Hi");
   EXPECT_EQ(tokenizer->decode(tokens), "<|user|>\nHi</s> \n<|assistant|>\n");
   EXPECT_NE(tokens.front(), tokenizer->begin_of_text().front());
@@ -49,9 +51,9 @@ TEST(Chat, ZephyrEndsMessagesWithTheTokenOfTheVocabulary) {
 TEST(Chat, RefusesATokenizerWithoutTheFormatsTokens) {
   const auto tokenizer = reference("qwen2.json");
   expect_error(ErrorKind::invalid, {"<|eot_id|>", "llama3"},
-               [&] { Chat(ChatFormat::llama3, *tokenizer); });
+               [&] { Chat(format("llama3"), *tokenizer); });
   expect_error(ErrorKind::invalid, {"<|im_end|>", "chatml"},
-               [&] { Chat(ChatFormat::chatml, *make_byte_tokenizer()); });
+               [&] { Chat(format("chatml"), *make_byte_tokenizer()); });
 }
 
 TEST(Chat, BeginsWithTheTokenThatBeginsTextsWhereTheFormatSaysSo) {
@@ -61,10 +63,8 @@ TEST(Chat, BeginsWithTheTokenThatBeginsTextsWhereTheFormatSaysSo) {
   constexpr std::string_view other = "\"<|im_end|>\"";
   text.replace(text.find(other), other.size(), "\"<|eot_id|>\"");
   const auto llama3 = read_tokenizer_json(d.file("llama3.json", text));
-  const auto first = [&](const char* format, const Tokenizer& tokenizer) {
-    return open_chat(parse_chat_format(format).value(), tokenizer, d.path())
-        .begin("", "Hi")
-        .front();
+  const auto first = [&](const char* name, const Tokenizer& tokenizer) {
+    return open_chat(format(name), tokenizer, d.path()).begin("", "Hi").front();
   };
   EXPECT_EQ(first("llama3", *llama3), llama3->begin_of_text().front());
   EXPECT_EQ(first("chatml", *qwen2), qwen2->token_id("<|im_start|>"));

@@ -52,5 +52,38 @@ TEST_F(Questions, AreRefusedWhenCutShort) {
   for (size_t size = 0; size < good.size(); ++size) refused(good.substr(0, size), {});
 }
 
+TEST(QuestionLines, AreContextsEndingsAndTheRightOne) {
+  const TemporaryDirectory d;
+  const auto tokenizer = make_byte_tokenizer();
+  const auto read = [&](const std::string& text) {
+    const auto path = d.file("q.jsonl", text);
+    EXPECT_EQ(has_question_lines(path), has_questions(path));
+    return read_questions(path, *tokenizer, /*vocabulary=*/128);
+  };
+  const std::string first = R"({"ctx": "ab", "endings": ["c", "de"], "label": 1, "ind": "x"})";
+  const auto questions = read("\n" + first + "\n\n" + first + "\n");
+  ASSERT_EQ(questions.size(), 2u);
+  EXPECT_EQ(questions[1].answer, 1);
+  EXPECT_EQ(questions[1].context, (std::vector<int32_t>{'a', 'b'}));
+  EXPECT_EQ(questions[1].completions,
+            (std::vector<std::vector<int32_t>>{{' ', 'c'}, {' ', 'd', 'e'}}));
+  const auto refused = [&](const std::string& line, std::initializer_list<std::string_view> words) {
+    expect_error(ErrorKind::file, words, [&] { read(first + "\n" + line); });
+  };
+  refused(R"({"ctx": "a", "endings": ["b"], "label": 1})", {"q.jsonl, line 2", "field label"});
+  refused(R"({"ctx": "a", "endings": ["b"], "label": "0"})", {"line 2", "field label"});
+  refused(R"({"ctx": "a", "endings": "b", "label": 0})", {"line 2", "field endings"});
+  refused(R"({"ctx": "a", "endings": ["b"]})", {"line 2", "label"});
+  refused(R"({"ctx": ["a"], "endings": ["b"], "label": 0})", {"line 2", "field ctx"});
+  refused("[]", {"line 2", "no JSON object"});
+  refused("{", {"line 2"});
+  expect_error(ErrorKind::invalid, {"line 1: field ctx", "number 195"},
+               [&] { read(R"({"ctx": "\u00e9", "endings": ["b"], "label": 0})"); });
+  for (const char* other : {"", "\n", "text", "{", "{}", R"({"text": "endings"})", "[1]"}) {
+    EXPECT_FALSE(has_question_lines(d.file("other", other))) << other;
+  }
+  EXPECT_FALSE(has_question_lines(d.file("other", "{" + std::string(size_t{17} << 20, ' '))));
+}
+
 }  // namespace
 }  // namespace spool::testing

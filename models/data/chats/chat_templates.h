@@ -3,36 +3,28 @@
 // Recognises chat templates, which are programs in jinja.  Spool does not run them: it knows some
 // by their SHA-256, and what they render.  However alike, no other is taken for one of these.
 
-#include <array>
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "spool/runtime/names.h"
+#include "spool/models/data/chats/chat_format.h"
 
 namespace spool {
-
-enum class ChatFormat : uint8_t {
-  chatml,  // <|im_start|>user\n...<|im_end|>\n: Qwen, SmolLM2
-  llama3,  // <|start_header_id|>user<|end_header_id|>\n\n...<|eot_id|>
-  zephyr,  // <|user|>\n...</s>\n: TinyLlama
-  phi3     // <|user|>\n...<|end|>\n
-};
-template <>
-inline constexpr std::array enumerator_names<ChatFormat>{"chatml", "llama3", "zephyr", "phi3"};
 
 struct KnownTemplate {
   std::string_view source;  // where its text was found
   std::string_view sha256;  // of its normal_form()
-  ChatFormat format;
-  bool begins;           // with the beginning-of-text token
-  bool has_own_message;  // adds a system message if the conversation has none
+  std::string_view format;  // its name
+  bool begins;              // with the beginning-of-text token
+  bool has_own_message;     // adds a system message if the conversation has none
 };
 
 std::span<const KnownTemplate> known_templates();
+
+// What it renders.
+ChatFormat format_of(const KnownTemplate&);
 
 // The table's entry for a template, or null if it is not a known one.
 const KnownTemplate* find_known_template(std::string_view chat_template);

@@ -1,6 +1,6 @@
 // Reads templates, also from tokenizer_config.json.
 
-#include "spool/models/data/chat_templates.h"
+#include "spool/models/data/chats/chat_templates.h"
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using enum ChatFormat;
+constexpr std::string_view chatml = "chatml", llama3 = "llama3", zephyr = "zephyr", phi3 = "phi3";
+constexpr std::string_view gemma = "gemma", gemma2 = "gemma2", granite = "granite";
 constexpr bool bos_first = true, no_bos = false, own_message = true, no_message = false;
 
 // tests/end_to_end/chat_templates_test.py renders those of packages by jinja2 and compares.
@@ -71,7 +72,20 @@ constexpr KnownTemplate template_table[] = {
     {"trl, phi3_5.jinja", "8f57e2188119ea1ef7a98d963efaef6bb08f416f9f2e0672c470322184b443e2", phi3,
      no_bos, no_message},
     {"trl, phi3_5_training.jinja",
-     "73ab167cb5cd3d6a3438d0f58c646821136460f03b04e8effd2ca3f642ca0dc3", phi3, no_bos, no_message}};
+     "73ab167cb5cd3d6a3438d0f58c646821136460f03b04e8effd2ca3f642ca0dc3", phi3, no_bos, no_message},
+    {"trl, gemma.jinja", "f99801403d8de24e0704fe19970d39d23f0deddc1f1d51c60958c9f0e55b0fc7", gemma2,
+     bos_first, no_message},
+    {"trl, gemma_training.jinja",
+     "4808d5dc3b712c3ff7f0091c1c4f3471e4ac970af7b3a586a8e772ac873ca497", gemma2, bos_first,
+     no_message},
+    {"trl, gemma3.jinja", "e25f7cede4a38f9c9fae940e0f76e1f08521b0dbec35a246bfba1c8b1915b129", gemma,
+     bos_first, no_message},
+    {"trl, gemma3_training.jinja",
+     "5082ad8b3ef61b431dc21a8365423259014995185d294fae897d0f138ef58c8c", gemma, bos_first,
+     no_message},
+    {"ibm-granite/granite-3.0-8b-instruct",
+     "4af4a9721e337c5969b7989fae0041ac95da136e2fec0b62287ec46fd983c442", granite, no_bos,
+     no_message}};
 
 constexpr std::string_view template_blanks = " \t\n\r\f\v";
 
@@ -197,6 +211,12 @@ std::optional<std::string> template_of(const JsonField& config) {
 }
 
 }  // namespace
+
+ChatFormat format_of(const KnownTemplate& known) {
+  ChatFormat format = parse_chat_format(known.format).value();
+  format.begins_with_token |= known.begins;
+  return format;
+}
 
 std::span<const KnownTemplate> known_templates() { return template_table; }
 
