@@ -1,6 +1,7 @@
 #include "spool/models/families/model_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -131,9 +132,10 @@ fs::path base_of(const AdapterFile& adapter, const fs::path& given) {
   return {};
 }
 
-// The folder's tokenizer, and what else belongs to a model.
+// Whether a tokenizer, and what else belongs to a model, is beside an adapter, as in a checkpoint.
 bool has_tokenizer(const fs::path& folder) {
-  return path_exists(folder / "tokenizer.json") || path_exists(folder / "merges.txt");
+  return std::ranges::any_of(std::array{"tokenizer.json", "merges.txt", "run.json"},
+                             [&](const char* name) { return path_exists(folder / name); });
 }
 
 ModelDescription describe_base(const fs::path& model) {

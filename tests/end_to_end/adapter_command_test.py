@@ -22,16 +22,17 @@ class Adapters(Files):
         self.data = self.folder / "lines.jsonl"
         lines = [{"prompt": f"{i}+{i}=", "completion": f"{2 * i}"} for i in range(40)]
         self.data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        shape = "--layers 2 --channels 32 --context 64 --seq 32 --batch 4 --lr 3e-3 --steps 12".split()
-        self.run = self.folder / "first"
-        self.done("train", "--model", "llama-tiny", *shape, "--data", self.text, "--out", self.run, "--no-sample")
+        shape = "--layers 2 --heads 4 --channels 32 --context 64 --seq 32 --batch 4 --lr 3e-3 --steps 12".split()
+        self.first = self.folder / "first"
+        self.done("train", "--model", "llama-tiny", *shape, "--data", self.text, "--out", self.first, "--no-sample")
         self.base = self.folder / "base"
-        shutil.copytree((self.run / "latest").resolve(), self.base)
+        shutil.copytree((self.first / "latest").resolve(), self.base)
         for name in ["run.json", "optimizer.safetensors"]:
             (self.base / name).unlink()
 
-    def words(self, *words, model=None, out=None, lora=("--lora", 4, "--lr", 0.01)):
-        usual = ["--seq", 32, "--batch", 2, "--no-sample", "--data", self.data, "--steps", 6]
+    def words(self, *words, model=None, out=None, lora=("--lora", 4, "--lr", 0.01), steps=6):
+        usual = ["--seq", 32, "--batch", 2, "--no-sample", "--data", self.data, "--steps", steps]
+        usual += [] if model else ["--tokenizer", "bytes"]
         return ["train", "--model", model or self.base, *usual, *lora, "--out", out or self.out, *words]
 
     def trained(self, *words, **more):
@@ -41,12 +42,12 @@ class Adapters(Files):
         return [(run / "latest" / name).read_bytes() for name in STORED]
 
     def loss(self, *model):
-        result = self.done("eval", "--model", *model, "--data", self.data, "--seq", 32, "--json")
+        result = self.done("eval", "--model", *model, "--data", self.data, "--seq", 32, "--json", "--tokenizer", "bytes")
         return json.loads(result)["loss"]
 
     def test_an_adapter_is_all_that_a_run_stores(self):
         before = self.loss(self.base)
-        printed = self.trained("--steps", 30)
+        printed = self.trained(steps=60)
         self.assertRegex(printed, r"frozen")
         folder = (self.out / "latest").resolve()
         self.assertFalse((folder / "model.safetensors").exists())
@@ -58,12 +59,12 @@ class Adapters(Files):
         size = (self.base / "model.safetensors").stat().st_size
         self.assertLess((folder / "adapter_model.safetensors").stat().st_size, size)
         after = self.loss(self.out)
-        self.assertLess(after, before - 0.5)
+        self.assertLess(after, before - 0.2)
         self.assertEqual(self.loss(self.base, "--adapter", folder), after)
         merged = self.folder / "merged"
         self.done("convert", self.out, merged)
         self.assertEqual(self.loss(merged), after)
-        ask = ["--prompt", "7+7=", "--tokens", 8, "--temperature", 0]
+        ask = ["--tokenizer", "bytes", "--prompt", "7+7=", "--tokens", 8, "--temperature", 0]
         self.assertEqual(self.done("generate", "--model", self.out, *ask), self.done("generate", "--model", merged, *ask))
         self.assertIn("safetensors", self.done("info", folder / "adapter_model.safetensors"))
 
@@ -75,11 +76,11 @@ class Adapters(Files):
         self.assertLess(self.loss(self.out, "--dtype", "bf16"), self.loss(self.base, "--dtype", "bf16"))
 
     def test_killed_and_resumed_under_another_plan(self):
-        words = ["--lora-dropout", 0.1, "--steps", 16, "--checkpoint-every", 1]
-        self.trained(*words, *BY_HAND)
+        words = ["--lora-dropout", 0.1, "--checkpoint-every", 1]
+        self.trained(*words, *BY_HAND, steps=16)
         killed = self.folder / "killed"
         log = self.folder / "log.jsonl"
-        process = subprocess.Popen([PROGRAM, *map(str, self.words(*words, *BY_HAND, "--log", log, out=killed))],
+        process = subprocess.Popen([PROGRAM, *map(str, self.words(*words, *BY_HAND, "--log", log, out=killed, steps=16))],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         at = random.randint(2, 12)
         while process.poll() is None and last_step(log) < at:
@@ -101,13 +102,13 @@ class Adapters(Files):
     def test_ranks_end_in_the_same_files(self):
         words = ["--accumulate", 4]
         self.trained(*words, "--ranks", 1)
-        for more in [["--ranks", 2], ["--ranks", 4], ["--ranks", 2, "--ranks-as", "processes"], ["--ranks", 2, "--zero", 1]]:
+        for more in [["--ranks", 2], ["--ranks", 4], ["--ranks", 2, "--ranks-as", "processes"], ["--ranks", 2, "--zero", 3]]:
             out = self.folder / "-".join(map(str, more))
             self.trained(*words, *more, out=out)
-            self.assertEqual(self.stored(out)[:3], self.stored(self.out)[:3], more)
+            self.assertEqual(self.stored(out), self.stored(self.out), more)
 
     def test_a_base_that_moved_or_changed(self):
-        self.trained("--steps", 3)
+        self.trained(steps=3)
         moved = self.folder / "moved"
         self.base.rename(moved)
         resume = ["train", "--resume", self.out, "--steps", 5, "--no-sample"]
@@ -131,7 +132,7 @@ class Adapters(Files):
         for more in [dict(model=self.out), dict()]:
             words = [] if more else ["--adapter", self.out]
             out = self.folder / f"further{len(more)}"
-            self.trained(*words, "--lr", 0.01, lora=(), out=out, **more)
+            self.trained(*words, lora=("--lr", 0.01), out=out, **more)
             self.assertLess(self.loss(out), first)
             config = json.loads((out / "latest" / "adapter_config.json").read_text())
             self.assertEqual((config["target_modules"], config["r"]), (["q_proj", "v_proj"], 4))
@@ -162,7 +163,7 @@ class Adapters(Files):
         shape = ["--model", "smollm2-135m", "--seq", 512, "--batch", 1, "--device", "cpu", "--no-sample"]
         whole = self.done("plan", *shape, "--json", "-")
         report = json.loads(self.done("plan", *shape, "--lora", 16, "--json", "-"))
-        by = report["foretold"]["at_peak_by"] if "foretold" in report else report["at_peak_by"]
+        by = report["peak_bytes_by_purpose"]
         self.assertGreater(by["frozen"], 500e6)
         self.assertLess(by["parameters"] + by["optimizer"], 70e6)
         self.assertNotIn('"frozen"', whole)
