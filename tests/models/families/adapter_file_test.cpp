@@ -76,8 +76,8 @@ TEST_F(AdapterFiles, RefuseFieldsThatAskForMore) {
   refuses("target_modules", ".*_proj", {"target_modules", "regular expression"});
   refuses("target_modules", json::array(), {"target_modules", "no linears"});
   refuses("target_modules", {3}, {"target_modules"});
-  refuses("r", 0, {"\"r\"", "0"});
-  refuses("r", "four", {"r", "four"});
+  refuses("r", 0, {"field r", "0 is not"});
+  refuses("r", "four", {"field r", "four"});
   refuses("lora_dropout", 1.5, {"lora_dropout", "1.5"});
   for (const char* key : {"modules_to_save", "rank_pattern", "exclude_modules"}) {
     change(key, json());
