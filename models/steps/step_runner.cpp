@@ -6,7 +6,7 @@
 #include "spool/models/steps/exchange/gradient_sums.h"
 #include "spool/models/steps/exchange/same_parameters.h"
 #include "spool/models/steps/step_calibration.h"
-#include "spool/models/steps/step_checkpoint.h"
+#include "spool/models/steps/files/step_checkpoint.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/machines/matmul_table.h"
 #include "spool/runtime/log.h"
