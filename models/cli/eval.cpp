@@ -76,7 +76,7 @@ LoadedModel::Options resolve(const EvalArguments& a) {
 
 void check_finite(double loss, const ModelFile& file) {
   if (std::isfinite(loss)) return;
-  check_finite(file.tensors());
+  file.check_finite();
   fail(ErrorKind::numeric, file.name(), ": the loss is ", loss,
        "; some weights are too large for --dtype");
 }

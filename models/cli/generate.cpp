@@ -62,7 +62,7 @@ int generate(GenerateArguments a) {
     const bool in_batches = !a.prompts.empty() || (a.samples > 1 && fits_batches(generation));
     in_batches ? write_batches(generation) : write_texts(generation);
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::numeric) check_finite(file.tensors());
+    if (error.kind() == ErrorKind::numeric) file.check_finite();
     throw;
   }
   return interrupted() ? stopped_by_a_signal : 0;

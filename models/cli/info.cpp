@@ -112,7 +112,23 @@ void describe_shape(const ModelConfig& config, FileDescription& d) {
   d.details.emplace_back("vocabulary", std::to_string(c.vocabulary));
 }
 
+// What the adapter's folder says; the base may not be here.
+void describe_adapter(const fs::path& folder, FileDescription& d) {
+  const AdapterFile adapter(folder);
+  const LoraConfig& lora = adapter.lora();
+  const std::string targets =
+      lora.targets.empty() ? "all linears" : fmt::format("{}", fmt::join(lora.targets, ", "));
+  d.details.emplace_back(
+      "adapter", fmt::format("rank {}, scale {:g}, of {}", lora.rank, lora.scale(), targets));
+  d.details.emplace_back("adapter's size", in_bytes(adapter.tensors().bytes()));
+  d.details.emplace_back("of the model", adapter.base());
+}
+
 void describe_model(const fs::path& path, FileDescription& d) {
+  if (const auto folder = adapter_of(path)) {
+    describe_adapter(*folder, d);
+    if (!path_exists(AdapterFile(*folder).base())) return;
+  }
   const ModelFile model(path);
   describe_shape(model.config(), d);
   const auto parameters = std::to_string(model.config().parameter_count());

@@ -10,7 +10,7 @@
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/terminal/text.h"
 #include "spool/models/cli/terminal/width.h"
-#include "spool/models/data/examples.h"
+#include "spool/models/data/example_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/stop_tokens.h"
@@ -24,7 +24,7 @@ using nlohmann::json;
 
 struct ShowDataArguments {
   std::vector<std::string> in;
-  std::string model, chat_format, system, json;
+  std::string model, adapter, base, chat_format, system, json;
   TokenizerChoice tokenizer = {};
   int64_t rows = 3, seq = 0;
   std::string learn = "assistant";
@@ -32,22 +32,16 @@ struct ShowDataArguments {
 };
 
 struct ShownData {
-  Examples examples = {};
+  std::shared_ptr<const Examples> examples = {};
   std::vector<std::vector<int64_t>> rows = {};
   int64_t seq = 0;
 
   double fill() const {
     int64_t inputs = 0;
-    for (int64_t e = 0; e < examples.size(); ++e) inputs += examples.inputs(e);
+    for (int64_t e = 0; e < examples->size(); ++e) inputs += examples->inputs(e);
     return static_cast<double>(inputs) / static_cast<double>(seq * std::ssize(rows));
   }
 };
-
-std::optional<Chat> chat_of(const ShowDataArguments& a, const Tokenizer& tokenizer,
-                            const std::filesystem::path& directory) {
-  if (a.chat_format.empty()) return find_chat(tokenizer, directory);
-  return open_chat(choose_chat(a.chat_format, directory).choice, tokenizer, directory);
-}
 
 ShownData read_data(const ShowDataArguments& a, const Tokenizer& tokenizer,
                     const ModelDescription& model) {
@@ -56,20 +50,20 @@ ShownData read_data(const ShowDataArguments& a, const Tokenizer& tokenizer,
   check(a.seq <= context, "--seq ", a.seq, " is beyond the model's context of ", context,
         " tokens");
   ShownData data{.seq = a.seq ? a.seq : std::min(usual_seq, context)};
-  const std::vector<int32_t> stops = stop_tokens_of(model.directory, tokenizer);
-  const ExampleOptions options{.seq = data.seq,
-                               .learn_all = a.learn == "all",
-                               .system = a.system,
-                               .stop = stops.empty() ? std::nullopt : std::optional(stops.front())};
-  const std::optional<Chat> chat = chat_of(a, tokenizer, model.directory);
-  for (const auto& file : find_files(a.in)) {
-    if (interrupted()) throw Interrupted();
-    data.examples.read(file, tokenizer, chat, options);
-  }
-  check(data.examples.counts().examples > 0, "the files have no example");
-  check(data.examples.size() > 0, "of ", data.examples.counts().examples,
-        " examples none has anything to learn", a.seq ? "; a larger --seq would keep more" : "");
-  data.rows = rows_of(data.examples, data.seq, a.packs);
+  const int64_t rows = model.config.shape().vocabulary;
+  const ExampleReader reader{.tokenizer = tokenizer,
+                             .directory = model.directory,
+                             .chat_format = a.chat_format,
+                             .options = {.seq = data.seq,
+                                         .learn_all = a.learn == "all",
+                                         .system = a.system,
+                                         .stop = first_stop_token(model.directory, tokenizer, rows),
+                                         .rows = rows},
+                             .progress = [](size_t, size_t) {
+                               if (interrupted()) throw Interrupted();
+                             }};
+  data.examples = reader.read(find_files(a.in));
+  data.rows = rows_of(*data.examples, data.seq, a.packs);
   return data;
 }
 
@@ -95,7 +89,7 @@ std::string count_of(int64_t count, const char* what) {
 }
 
 std::string words_of(const ShownData& data) {
-  const ExampleCounts& counts = data.examples.counts();
+  const ExampleCounts& counts = data.examples->counts();
   return fmt::format(
       "{}: {} cut at {} tokens, {} dropped with nothing to learn\n"
       "{} of {} tokens, {:.1f} % full; {}, of which {} are learnt\n",
@@ -109,22 +103,22 @@ std::string rows_text(const ShownData& data, int64_t rows, const Tokenizer& toke
   for (int64_t r = 0; r < std::min(rows, std::ssize(data.rows)); ++r) {
     const auto& examples = data.rows[static_cast<size_t>(r)];
     int64_t inputs = 0;
-    for (const int64_t e : examples) inputs += data.examples.inputs(e);
+    for (const int64_t e : examples) inputs += data.examples->inputs(e);
     text += fmt::format("\n--- row {}: {}, {} of {} tokens\n", r,
                         count_of(std::ssize(examples), "example"), inputs, data.seq);
-    for (const int64_t e : examples) text += marked_text(data.examples, e, tokenizer) + "\n";
+    for (const int64_t e : examples) text += marked_text(*data.examples, e, tokenizer) + "\n";
   }
   return text;
 }
 
 json report_of(const ShownData& data, int64_t rows) {
-  const ExampleCounts& counts = data.examples.counts();
+  const ExampleCounts& counts = data.examples->counts();
   json shown = json::array();
   for (int64_t r = 0; r < std::min(rows, std::ssize(data.rows)); ++r) {
     json examples = json::array();
     for (const int64_t e : data.rows[static_cast<size_t>(r)]) {
       examples.push_back(
-          {{"tokens", data.examples.tokens(e)}, {"learnt", data.examples.learnt(e)}});
+          {{"tokens", data.examples->tokens(e)}, {"learnt", data.examples->learnt(e)}});
     }
     shown.push_back(std::move(examples));
   }
@@ -139,7 +133,7 @@ int show_data(const ShowDataArguments& a) {
   if (!a.chat_format.empty()) named_chat_format(a.chat_format);
   const bool has_file = !a.json.empty() && a.json != "-";
   if (has_file) check_writable(a.json, {"json"});
-  const ModelDescription model = describe_model(a.model);
+  const ModelDescription model = describe_model({a.model, a.adapter, a.base});
   const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, model.directory));
   const ShownData data = read_data(a, *tokenizer, model);
   if (a.json != "-") {
@@ -164,6 +158,7 @@ std::function<int()> add_show_data(CLI::App& app) {
                  "completion, instruction and output (Alpaca), or text")
       ->required();
   add_model_flag(app, a->model)->required();
+  add_adapter_flags(app, a->adapter, a->base);
   app.add_option("--rows", a->rows, "Number of rows to show")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20));

@@ -1,6 +1,7 @@
 #include "spool/models/families/adapter_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,14 @@ void expect_plain_lora(const JsonField& config) {
         "megatron_config", "alora_invocation_tokens", "arrow_config", "use_bdlora"}) {
     expect_nothing(config, key, json());
   }
+  // Others change the base's weights, too, when training begins.
+  if (const auto begun = config.find("init_lora_weights"); begun && begun->is_string()) {
+    const std::string how = begun->string();
+    const bool is_plain = how == "gaussian" || how == "eva" || how == "orthogonal";
+    begun->expect(is_plain, excerpt(begun->value()),
+                  " changes the weights of the model, too, which is not supported; save the "
+                  "adapter as plain LoRA (path_initial_model_for_weight_conversion)");
+  }
 }
 
 // The targets: names of linears, or all.
@@ -59,8 +68,11 @@ std::vector<std::string> targets_of(const JsonField& field) {
 LoraConfig lora_config(const JsonField& config) {
   expect_plain_lora(config);
   constexpr int64_t max_rank = int64_t{1} << 16;
+  const JsonField alpha = config.member("lora_alpha");
+  alpha.expect(std::abs(alpha.number()) <= max_lora_alpha, excerpt(alpha.value()),
+               " is beyond what a scale can be, ", max_lora_alpha);
   LoraConfig lora{.rank = config.member("r").integer<int64_t>(1, max_rank),
-                  .alpha = config.member("lora_alpha").number()};
+                  .alpha = alpha.number()};
   if (const auto p = config.find("lora_dropout")) {
     lora.dropout = static_cast<float>(p->number());
     p->expect(lora.dropout >= 0 && lora.dropout < 1, excerpt(p->value()), " is not in [0, 1)");
@@ -114,40 +126,47 @@ Pairs read_pairs(const AdapterFile& file, const ModelConfig& base) {
   return pairs;
 }
 
+// What merges the linears of a model, which are read one after the other: room for the adapter of
+// one, for the products of a piece of it, with a row at each end, and for what these take.
+std::shared_ptr<CpuStream> stream_for(const Pairs& pairs) {
+  constexpr size_t of_products = size_t{64} << 20;
+  size_t most = 0;
+  for (const auto& [name, p] : pairs) {
+    const size_t rows = 2 * static_cast<size_t>(p.in);
+    most = std::max(most, (p.a.size() + p.b.size() + rows) * sizeof(float));
+  }
+  return std::make_shared<CpuStream>(most + TensorContents::max_range + of_products);
+}
+
 // Adds scale B A to rows of a weight, as they are read.
 class Merge {
  public:
-  Merge(Pair pair, double scale) : pair_(std::move(pair)), scale_(scale), stream_(bytes_of(pair_)) {
-    const int64_t out = std::ssize(pair_.b) / pair_.rank;
-    a_ = make_tensor<float>({pair_.rank, pair_.in}, pair_.a, stream_);
-    b_ = make_tensor<float>({out, pair_.rank}, pair_.b, stream_);
-  }
+  Merge(Pair pair, double scale, std::shared_ptr<CpuStream> stream)
+      : pair_(std::move(pair)), scale_(scale), stream_(std::move(stream)) {}
 
   // Elements from `first` on.
   void add_to(std::span<float> elements, int64_t first) {
-    const int64_t end = first + std::ssize(elements), row = first / pair_.in;
-    const Range rows{row, (end + pair_.in - 1) / pair_.in};
-    const Tensor products({Shape{rows.size(), pair_.in}}, stream_);
-    launch(Matmul{.c = products, .a = b_.slice(rows), .b = a_, .alpha = scale_}, stream_);
+    const int64_t out = std::ssize(pair_.b) / pair_.rank, in = pair_.in;
+    if (!a_) {
+      a_ = make_tensor<float>({pair_.rank, in}, pair_.a, *stream_);
+      b_ = make_tensor<float>({out, pair_.rank}, pair_.b, *stream_);
+    }
+    const int64_t end = first + std::ssize(elements), row = first / in;
+    const Range rows{row, (end + in - 1) / in};
+    const Tensor products({Shape{rows.size(), in}}, *stream_);
+    launch(Matmul{.c = products, .a = b_.slice(rows), .b = a_, .alpha = scale_}, *stream_);
     const std::vector<float> sums = read<float>(products);
     for (size_t i = 0; i < elements.size(); ++i) {
-      elements[i] += sums[i + static_cast<size_t>(first - row * pair_.in)];
+      elements[i] += sums[i + static_cast<size_t>(first - row * in)];
     }
+    if (end == out * in) a_ = b_ = {};
   }
 
  private:
-  // Of a piece, with a row at each end, and of what a product may take.
-  static size_t bytes_of(const Pair& p) {
-    const size_t row = static_cast<size_t>(p.in) * sizeof(float);
-    constexpr size_t of_products = size_t{64} << 20;
-    return (p.a.size() + p.b.size()) * sizeof(float) + TensorContents::max_range + 2 * row +
-           of_products;
-  }
-
   Pair pair_;
   double scale_;
-  CpuStream stream_;
-  Tensor a_, b_;
+  std::shared_ptr<CpuStream> stream_;
+  Tensor a_, b_;  // while the linear is read
 };
 
 // Tensors that, as f32, take what is read, and pass on the sum.
@@ -166,6 +185,16 @@ TensorContents merged(const TensorContents& to, std::shared_ptr<Merge> merge) {
   return {Spec{to.shape(), DType::f32}, read, write};
 }
 
+fs::path weights_of_adapter(const fs::path& folder) {
+  fs::path weights = folder / adapter_weights_name;
+  check_file(path_exists(weights), folder, "has no ", adapter_weights_name,
+             path_exists(folder / "adapter_model.bin")
+                 ? "; save the adapter, which is in adapter_model.bin, again with "
+                   "save_pretrained(safe_serialization=True)"
+                 : "; copy it there, too");
+  return weights;
+}
+
 std::vector<std::string> target_modules(const Model& model) {
   const LoraConfig& lora = model.config().lora();
   if (!lora.targets.empty()) return lora.targets;
@@ -181,15 +210,15 @@ std::vector<std::string> target_modules(const Model& model) {
 }  // namespace
 
 bool has_adapter(const fs::path& folder) {
-  return path_exists(folder / adapter_config_name) && !path_exists(folder / "config.json");
+  return path_exists(folder / adapter_config_name) && !path_exists(folder / weights_name) &&
+         !path_exists(folder / weights_index_name);
 }
 
 AdapterFile::AdapterFile(const fs::path& folder)
-    : folder_(folder), tensors_(folder / adapter_weights_name) {
-  const JsonField config = read_json(folder / adapter_config_name);
-  lora_ = lora_config(config);
-  base_ = base_of(config);
-}
+    : folder_(folder),
+      lora_(lora_config(read_json(folder / adapter_config_name))),
+      base_(base_of(read_json(folder / adapter_config_name))),
+      tensors_(weights_of_adapter(folder)) {}
 
 void AdapterFile::load(const std::vector<NamedTensor>& adapters,
                        const FileProgress& progress) const {
@@ -198,10 +227,12 @@ void AdapterFile::load(const std::vector<NamedTensor>& adapters,
 
 void AdapterFile::merge_into(std::vector<NamedTensor>& tensors, const ModelConfig& base) const {
   Pairs pairs = read_pairs(*this, base);
+  const auto stream = stream_for(pairs);
   for (NamedTensor& t : tensors) {
     const auto pair = pairs.find(t.name);
     if (pair == pairs.end()) continue;
-    t.tensor = merged(t.tensor, std::make_shared<Merge>(std::move(pair->second), lora_.scale()));
+    t.tensor =
+        merged(t.tensor, std::make_shared<Merge>(std::move(pair->second), lora_.scale(), stream));
   }
 }
 

@@ -16,7 +16,7 @@ namespace spool {
 inline constexpr const char *adapter_config_name = "adapter_config.json",
                             *adapter_weights_name = "adapter_model.safetensors";
 
-// Whether the folder has an adapter and no model of its own.
+// Whether the folder has an adapter and no weights of a model.
 bool has_adapter(const std::filesystem::path& folder);
 
 class AdapterFile {

@@ -11,6 +11,8 @@
 
 namespace spool {
 
+inline constexpr double max_lora_alpha = 1e6;
+
 struct LoraConfig {
   int64_t rank = 0;  // 0: there are none
   double alpha = 0;

@@ -57,9 +57,6 @@ std::shared_ptr<const LinearAdapter> Model::adapt(const Parameter& weight) {
     // The file of a GPT-2 names its tensors from within the module `transformer`.
     part.name = (part.conv1d ? "transformer." : "") + part.name.substr(0, part.name.rfind('.'));
     if (!is_target(part.name)) continue;
-    const int64_t max = std::min(in, part.rows.size());
-    check_setting(rank <= max, {"lora"}, "adapters of rank ", rank, " do not fit ", part.name,
-                  ", a matrix of ", part.rows.size(), " by ", in, "; ", max, " is the most");
     adapter.columns.push_back(part.rows);
     rows += part.rows.size();
     adapted.linears.push_back(std::move(part));

@@ -1,7 +1,6 @@
 #include "spool/models/families/model_file.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +10,7 @@
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/families/weights_file.h"
 #include "spool/models/formats/constant_tensors.h"
+#include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/llmc_header.h"
 #include "spool/models/formats/named_parameters.h"
 #include "spool/models/formats/run_directory.h"
@@ -132,10 +132,15 @@ fs::path base_of(const AdapterFile& adapter, const fs::path& given) {
   return {};
 }
 
-// Whether a tokenizer, and what else belongs to a model, is beside an adapter, as in a checkpoint.
 bool has_tokenizer(const fs::path& folder) {
-  return std::ranges::any_of(std::array{"tokenizer.json", "merges.txt", "run.json"},
-                             [&](const char* name) { return path_exists(folder / name); });
+  return path_exists(folder / "tokenizer.json") || path_exists(folder / "merges.txt");
+}
+
+// Where the tokenizer, the template of chats and the tokens that end a text are: a checkpoint has
+// all of them; beside another adapter some may be missing that its base has.
+fs::path folder_of_texts(const fs::path& adapter, const fs::path& base) {
+  const bool is_checkpoint = path_exists(adapter / "run.json");
+  return is_checkpoint || !has_tokenizer(base) ? adapter : base;
 }
 
 ModelDescription describe_base(const fs::path& model) {
@@ -161,8 +166,8 @@ std::optional<fs::path> adapter_of(const ModelPaths& paths) {
   if (is_adapter) return fs::absolute(folder);
   if (paths.adapter.empty()) return {};
   const fs::path given = folder_of_model(paths.adapter);
-  check_file(has_adapter(given), paths.adapter, "has no ", adapter_config_name,
-             ", and so no adapter");
+  check_file(path_exists(given / adapter_config_name), paths.adapter, "has no ",
+             adapter_config_name, ", and so no adapter");
   return fs::absolute(given);
 }
 
@@ -172,7 +177,7 @@ ModelDescription describe_model(const ModelPaths& paths) {
   const AdapterFile adapter(*folder);
   const bool names_base = paths.adapter.empty();
   ModelDescription base = describe_base(names_base ? base_of(adapter, paths.base) : paths.model);
-  return {base.config.adapted(adapter.lora()), has_tokenizer(*folder) ? *folder : base.directory};
+  return {base.config.adapted(adapter.lora()), folder_of_texts(*folder, base.directory)};
 }
 
 ModelFile::ModelFile(const ModelPaths& paths) {
@@ -182,7 +187,14 @@ ModelFile::ModelFile(const ModelPaths& paths) {
   base_ = names_base ? base_of(*adapter_, paths.base) : paths.model;
   read_weights(weights_of(base_));
   directory_ = fs::absolute(name()).parent_path();
-  if (folder && has_tokenizer(*folder)) directory_ = *folder;
+  // A run's directory is another model with each checkpoint.
+  if (path_is_directory(base_)) base_ = fs::canonical(folder_of_model(base_));
+  if (folder) directory_ = folder_of_texts(*folder, directory_);
+}
+
+void ModelFile::check_finite() const {
+  spool::check_finite(*tensors_);
+  if (adapter_) spool::check_finite(adapter_->tensors());
 }
 
 void ModelFile::read_weights(const fs::path& file) {

@@ -53,8 +53,8 @@ class ModelFile {
 
   // The file with the weights.
   const std::string& name() const { return tensors_->name(); }
-  // Where other files of the model are, such as its tokenizer: its adapter's folder, or the
-  // weights'.
+  // Where other files of the model are, such as its tokenizer: the weights' folder, or that of an
+  // adapter which has them all.
   const std::filesystem::path& directory() const { return directory_; }
   // Of the weights; see adapter().
   const ModelConfig& config() const { return config_; }
@@ -67,6 +67,9 @@ class ModelFile {
   // The tokens that end a text, if the model's files name any: generation_config.json, or else
   // config.json.
   const std::vector<int32_t>& stop_tokens() const { return stop_tokens_; }
+
+  // Throws if a weight, or a number of its adapter, is not finite.
+  void check_finite() const;
 
   // The tensors, whatever their format.
   const TensorReader& tensors() const { return *tensors_; }

@@ -26,7 +26,9 @@ void check_finite_weights(const ModelFile& in, Model& model) {
   for (const Parameter* p : model.parameters()) {
     const Tensor& t = p->data;
     if (first_not_finite({t.view().data(), t.nbytes()}, stored(t.dtype()))) {
-      check_finite(in.tensors());
+      in.check_finite();
+      check_file(!in.adapter(), in.name(), "with its adapter added, ", p->name,
+                 " is not finite in ", name(t.dtype()));
     }
   }
 }

@@ -30,7 +30,8 @@ namespace {
 constexpr int format_version = 1;
 constexpr const char *model_file = "model.safetensors", *run_file = "run.json",
                      *merges_file = "merges.txt", *vocabulary_file = "vocab.json",
-                     *tokenizer_file = "tokenizer.json";
+                     *tokenizer_file = "tokenizer.json",
+                     *generation_file = "generation_config.json";
 
 OptimizerFile optimizer_file(Trainer& trainer) {
   Model& model = trainer.model();
@@ -148,6 +149,12 @@ void save_checkpoint(const fs::path& directory, const CheckpointContents& state)
   save_weights(directory, state, metadata);
   save_tokenizer(directory, state.tokenizer);
   if (!state.model.empty()) copy_side_files(state.model, directory);
+  // A checkpoint of adapters has no config.json to name them.
+  const bool names_stops = path_exists(directory / generation_file);
+  if (state.trainer.model().config().lora() && !names_stops && !state.stop_tokens.empty()) {
+    const json named{{"eos_token_id", state.stop_tokens}};
+    write_text_file_atomically(directory / generation_file, named.dump(2) + "\n");
+  }
   optimizer_file(state.trainer).save(directory, metadata);
   json run{{"format_version", format_version},
            {"spool", sentence(version(), " ", commit())},

@@ -61,6 +61,7 @@ struct CheckpointContents {
   MatmulAlgorithms products = {};
   std::filesystem::path model = {};  // a directory with other files of the model, if there is one
   std::filesystem::path base = {};   // of adapters: the model that they change
+  std::vector<int32_t> stop_tokens = {};  // that this model's files name
 };
 
 // A hash of the weights that a run begins from, as exact as the trainer keeps them: the same for

@@ -117,7 +117,8 @@ void Checkpoints::write_files() const {
                                      .evaluations = state_.evaluations,
                                      .products = run_.products,
                                      .model = model_directory(),
-                                     .base = run_.base});
+                                     .base = run_.base,
+                                     .stop_tokens = run_.stop_tokens});
 }
 
 // The last checkpoint, or what the run began with.
@@ -212,7 +213,7 @@ void Checkpoints::fail_not_finite(int64_t step, const char* what, double value) 
     if (latest_)
       check_finite_checkpoint(*latest_);
     else if (has_weights(run_.options.model))
-      check_finite(ModelFile(paths_of(run_.options)).tensors());
+      ModelFile(paths_of(run_.options)).check_finite();
   }
   run_.listeners->flush(run_.stream->memory().peak);
   const std::string kept = latest_ ? sentence("the last good checkpoint is ", latest_->string())

@@ -238,6 +238,7 @@ void set_up_trainer(RunSetup& run, const std::optional<StoredRun>& stored) {
   } else if (has_weights(o.model)) {
     const ModelFile file(paths_of(o));
     run.base = std::filesystem::absolute(file.base());
+    run.stop_tokens = file.stop_tokens();
     run.trainer->initialise_from(file, tell);
     run.trainer->share_state([&] { run.initial_weights = hash_of_weights(*run.trainer); });
     listeners.say(fmt::format("starting from the weights of {}", file.name()));

@@ -46,6 +46,7 @@ struct RunSetup {
   MatmulAlgorithms products = {};                // the table that the run began with, if any
   std::optional<uint64_t> initial_weights = {};  // their hash, if the run began from weights
   std::filesystem::path base = {};               // of adapters: the model that they change
+  std::vector<int32_t> stop_tokens = {};         // that the base's files name
 
   // Whether this rank is the one that plans for all, prints and writes files.
   bool writes() const { return !ranks || ranks->rank() == 0; }

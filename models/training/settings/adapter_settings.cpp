@@ -39,8 +39,9 @@ SettingAccess<std::vector<std::string>> of_targets() {
 }
 
 double twice_the_rank(const RunOptions& o) {
-  const LoraConfig& lora = o.training.model.lora();  // of an adapter that is there, or none yet
-  return lora.alpha > 0 ? lora.alpha : 2 * static_cast<double>(lora.rank);
+  const LoraConfig& lora = o.training.model.lora();
+  const bool is_new = o.given.contains("lora");  // else of an adapter that is there, or none
+  return is_new ? 2 * static_cast<double>(lora.rank) : lora.alpha;
 }
 
 }  // namespace
@@ -55,8 +56,8 @@ const Settings adapter_table{
      at_least(1, 1 << 16), numbers, in_help},
     {"lora-alpha", of_adapters(&LoraConfig::alpha),
      "What adapters add is scaled by this, divided by the rank; by default twice the rank",
-     must<double>("the scale of adapters must be a finite number of 0 or more",
-                  [](double a) { return std::isfinite(a) && a >= 0; }),
+     must<double>(sentence("the scale of adapters must be within ", max_lora_alpha, " of 0"),
+                  [](double a) { return std::abs(a) <= max_lora_alpha; }),
      numbers, computed(twice_the_rank)},
     {"lora-rs", of_adapters(&LoraConfig::rank_stabilised),
      "Divide {lora-alpha} by the square root of the rank (rank-stabilised LoRA)", any_value,
