@@ -8,6 +8,7 @@
 
 #include "spool/kernels/matmul.h"
 #include "spool/models/families/gpt2_config.h"
+#include "spool/models/families/weights_file.h"
 #include "spool/models/formats/convert_elements.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/file.h"
@@ -73,6 +74,16 @@ LoraConfig lora_config(const JsonField& config) {
 std::string base_of(const JsonField& config) {
   const auto base = config.find("base_model_name_or_path");
   return base && base->is_string() ? base->string() : std::string();
+}
+
+fs::path weights_of_adapter(const fs::path& folder) {
+  const bool is_of_torch = path_exists(folder / "adapter_model.bin");
+  check_file(path_exists(folder / adapter_weights_name), folder, "has ", adapter_config_name,
+             ", but no ", adapter_weights_name,
+             is_of_torch ? "; its adapter_model.bin is a file of PyTorch, so save it again with "
+                           "save_pretrained(safe_serialization=True)"
+                         : "; copy it there, too");
+  return folder / adapter_weights_name;
 }
 
 // The adapter of one linear, on the host.
@@ -181,11 +192,11 @@ std::vector<std::string> target_modules(const Model& model) {
 }  // namespace
 
 bool has_adapter(const fs::path& folder) {
-  return path_exists(folder / adapter_config_name) && !path_exists(folder / "config.json");
+  return path_exists(folder / adapter_config_name) && !has_weights_in(folder);
 }
 
 AdapterFile::AdapterFile(const fs::path& folder)
-    : folder_(folder), tensors_(folder / adapter_weights_name) {
+    : folder_(folder), tensors_(weights_of_adapter(folder)) {
   const JsonField config = read_json(folder / adapter_config_name);
   lora_ = lora_config(config);
   base_ = base_of(config);
