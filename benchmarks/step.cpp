@@ -17,6 +17,9 @@
 //
 // Steps and products take turns; the products have memory of their own.
 //
+// `adapters` trains low-rank adapters (LoRA), and in turns with that all of the model: full_ms and
+// adapters_ms, medians of the time of all processors; over_full, their ratio; and the peaks.
+//
 // With --device=cuda it is compared with the rate of the device:
 //
 //   step_ms         median time of a step, several enqueued in a row
@@ -33,7 +36,9 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "shared/device.h"
@@ -64,10 +69,12 @@ struct Case {
   int64_t B = 1, T = 1024;
   int64_t loss_chunk = 1024;
   bool graph = true;  // on cuda
+  int64_t lora = 0;   // rank of adapters that are trained alone; 0: all is trained
 };
 
 TrainingConfig training(const Case& c) {
-  return {.model = c.model,
+  const LoraConfig lora{.rank = c.lora, .alpha = 2 * static_cast<double>(c.lora)};
+  return {.model = c.model.adapted(lora),
           .dtype = c.dtype,
           .batch = c.B,
           .seq = c.T,
@@ -147,6 +154,51 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }
 
+// A trainer on a stream of exactly its peak.
+struct CpuRun {
+  explicit CpuRun(const Case& c)
+      : config(training(c)),
+        planned(RunPlanner(config, {}, {}, {.architecture = this_processor(threads)}).plan()),
+        stream(open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads)),
+        trainer(config, planned.plans, *stream) {
+    trainer.initialise();
+    step();
+  }
+  // Seconds of all processors.
+  double step() {
+    const std::clock_t begin = std::clock();
+    trainer.step(done++, batch);
+    trainer.result();
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  }
+
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  TrainingConfig config;
+  TokenBatch batch = benchmarks::random_batch(config);
+  PlannedRun planned;
+  std::unique_ptr<Stream> stream;
+  Trainer trainer;
+  int64_t done = 0;
+};
+
+// A step that trains adapters, beside one that trains all, in turns.
+void adapters_on_cpu(benchmark::State& state, const Case& c) {
+  Case all = c;
+  all.lora = 0;
+  CpuRun full(all), adapted(c);
+  std::vector<double> of_all, of_adapters;
+  for (auto _ : state) {
+    of_all.push_back(full.step());
+    of_adapters.push_back(adapted.step());
+    state.SetIterationTime(of_adapters.back());
+  }
+  state.counters["full_ms"] = median(of_all) * 1e3;
+  state.counters["adapters_ms"] = median(of_adapters) * 1e3;
+  state.counters["over_full"] = median(of_adapters) / median(of_all);
+  state.counters["full_bytes"] = static_cast<double>(full.stream->memory().peak);
+  state.counters["adapters_bytes"] = static_cast<double>(adapted.stream->memory().peak);
+}
+
 // Flops of a step's products: those with weights, forward and two in backward, and those of
 // attention, counted without the mask.
 double step_flops(const Case& c, const std::vector<benchmarks::StepProduct>& products) {
@@ -162,6 +214,7 @@ void set_counters(benchmark::State& state, const Case& c, double flops, double s
   const double rate = flops / seconds;
   state.counters["step_ms"] = seconds * 1e3;
   state.counters["tokens_per_s"] = static_cast<double>(c.B * c.T) / seconds;
+  if (flops == 0) return;  // they are not counted with adapters
   state.counters["flop_per_s"] = rate;
   if (c.dtype == DType::bf16) state.counters["mfu"] = rate / peak_of_hopper;
 }
@@ -207,7 +260,8 @@ void step_on_cuda(benchmark::State& state, const Case& c) {
     trainer.initialise();
     trainer.rehearse_step();
   });
-  const double flops = step_flops(c, kernels_of_step(config, plans, cuda_machine()).products);
+  const double flops =
+      c.lora ? 0 : step_flops(c, kernels_of_step(config, plans, cuda_machine()).products);
   const auto stream = open_stream({DeviceType::cuda}, foretold.memory.peak);
   Trainer trainer(config, plans, *stream);
   trainer.initialise();
@@ -255,6 +309,7 @@ using Work = void (*)(benchmark::State&, const Case&);
 void register_case(const std::string& what, const std::string& model, Case c, Work work) {
   c.model = model_preset(model)->config;
   std::string title = sentence(what, "/", model, "/", name(c.dtype), "/B:", c.B, "/T:", c.T);
+  if (c.lora > 0) title += sentence("/lora:", c.lora);
   if (work == step_on_cuda) {
     title += sentence("/chunk:", c.loss_chunk, c.graph ? "/graph" : "/kernel_by_kernel");
   }
@@ -271,6 +326,8 @@ void register_cpu_cases() {
   register_case("step", "gpt2-tiny", {.B = 16, .T = 128}, step_on_cpu);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     register_case("step", "smollm2-135m", {.dtype = dtype, .T = 512}, step_on_cpu);
+    register_case("adapters", "smollm2-135m", {.dtype = dtype, .T = 512, .lora = 16},
+                  adapters_on_cpu);
   }
 }
 
@@ -284,6 +341,7 @@ void register_cuda_cases() {
   add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 4096});
   add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 0});
   add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 0, .graph = false});
+  add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 512, .lora = 16});
   for (const char* const model : {"gpt2-124m", "llama-3.2-1b"}) {
     register_case("optimizer", model, {.dtype = bf16}, optimizer_on_cuda);
   }

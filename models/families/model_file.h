@@ -71,9 +71,9 @@ class ModelFile {
   // The tensors, whatever their format.
   const TensorReader& tensors() const { return *tensors_; }
 
-  // Sets all parameters of a model of this configuration.  An adapter becomes part of the weights of
-  // a model without adapters, which costs no memory, and sets those of one that has them.  Throws,
-  // before any is changed, if a tensor is missing, surplus, or of another shape.
+  // Sets all parameters of a model of this configuration.  An adapter becomes part of the weights
+  // of a model without adapters, which costs no memory, and sets those of one that has them.
+  // Throws, before any is changed, if a tensor is missing, surplus, or of another shape.
   void load(Model&, const FileProgress& = {}) const;
   // The same for tensors parallel to its parameters, such as masters of another type.
   void load(Model&, const std::vector<TensorContents>& parallel, const FileProgress& = {}) const;

@@ -1,6 +1,6 @@
 #include "spool/models/training/trainer.h"
 
-#include "spool/models/steps/state_tensors.h"
+#include "spool/models/steps/files/state_tensors.h"
 
 namespace spool {
 

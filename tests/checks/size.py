@@ -26,7 +26,7 @@ CORE = ["runtime", "autograd", "planner", "models/steps", "models/optimizers"]
 BESIDE_CORE = ["runtime/cuda", "runtime/files", "runtime/ranks", "autograd/checks"]
 BESIDE_CORE += ["autograd/sharding", "planner/sharding"]
 BESIDE_CORE += ["planner/report", "planner/machines", "planner/search/bound"]
-BESIDE_CORE += ["models/steps/chunks", "models/steps/exchange", "models/steps/sharding"]
+BESIDE_CORE += ["models/steps/chunks", "models/steps/exchange", "models/steps/files", "models/steps/sharding"]
 ROW = re.compile(r"(\S+) +([\d,]+)(?: +(\S.*))?$")
 HEAD = "# The lines of each room, and why it has them.  python3 tests/checks/size.py --update counts.\n"
 

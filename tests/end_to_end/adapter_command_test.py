@@ -99,6 +99,26 @@ class Adapters(Files):
             self.trained(*words, *more, "--chunk-loss", 0, out=out)
             self.assertEqual(self.stored(out), self.stored(self.out), more)
 
+    def test_chunks_change_last_digits_alone(self):
+        losses = []
+        for rows in [0, 32, 16]:
+            log = self.folder / f"{rows}.jsonl"
+            self.trained("--lora-dropout", 0.2, "--chunk-mlp", rows, "--log", log, out=self.folder / f"chunks{rows}")
+            losses.append([e["loss"] for e in self.log(log) if "loss" in e])
+        for chunked in losses[1:]:
+            for a, b in zip(losses[0], chunked):
+                self.assertAlmostEqual(a, b, delta=2e-6)
+
+    def test_ranks_of_a_mesh_share_rows(self):
+        losses = []
+        for mesh in [[], ["--mesh", "tensor=2", "--shard", "megatron"], ["--mesh", "tensor=2", "--shard", "auto"]]:
+            log = self.folder / f"{len(losses)}.jsonl"
+            self.trained(*mesh, "--accumulate", 1, "--log", log, out=self.folder / f"mesh{len(losses)}")
+            losses.append([e["loss"] for e in self.log(log) if "loss" in e])
+        for shared in losses[1:]:
+            for a, b in zip(losses[0], shared):
+                self.assertAlmostEqual(a, b, delta=1e-4)
+
     def test_ranks_end_in_the_same_files(self):
         words = ["--accumulate", 4]
         self.trained(*words, "--ranks", 1)

@@ -1,5 +1,6 @@
 #include "tests/end_to_end/model_step.h"
 
+#include "spool/kernels/normal.h"
 #include "spool/models/families/gpt2.h"
 #include "spool/runtime/meta/stream.h"
 
@@ -35,13 +36,16 @@ Var ModelStep::loss(Model& model, Tape& tape, Stream& stream) const {
 std::vector<Tensor> ModelStep::operator()(Stream& stream, TapeOptions options) const {
   const auto model = config.make(DType::f32, stream, T);
   model->initialise(3);
+  for (const Model::Adapted& adapted : model->adapters()) {  // B begins as zeros
+    launch(NormalFill{.out = adapted.b->data, .deviation = 0.1f, .seed = 3}, stream);
+  }
   options.random = random_state_of_step(stream);
   options.backward_follows = true;
   Tape tape(stream, std::move(options));
   const Var y = loss(*model, tape, stream);
   std::vector<Tensor> results{y.tensor()};
   tape.backward(y);
-  for (Parameter* p : model->parameters()) results.push_back(p->grad);
+  for (Parameter* p : model->parameters().trainable()) results.push_back(p->grad);
   return stream.device().type == DeviceType::meta ? std::vector<Tensor>() : results;
 }
 

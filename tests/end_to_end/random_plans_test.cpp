@@ -74,6 +74,24 @@ TEST(LlamaUnderPlans, HasTheBitsOfKeepingAll) {
   }
 }
 
+// Adapters of some linears, each with dropout of its own.
+TEST(AdaptersUnderPlans, HaveTheBitsOfKeepingAll) {
+  const LoraConfig all{.rank = 4, .alpha = 8, .dropout = 0.2f};
+  ModelStep gpt2{.packed = true};
+  gpt2.config = gpt2.config.adapted(all);
+  expect_as_kept(gpt2, plans, {});
+  LoraConfig some = all;
+  some.targets = {"q_proj", "v_proj", "gate_proj", "down_proj"};
+  const ModelConfig llama = LlamaConfig{.layers = 3,
+                                        .channels = 36,
+                                        .inner = 64,
+                                        .context = 24,
+                                        .vocabulary = 99,
+                                        .heads = {.query = 6, .key = 2},
+                                        .head = 6};
+  expect_as_kept(ModelStep{.config = llama.adapted(some)}, plans, {});
+}
+
 TEST(Gpt2UnderPlans, SlowHasTheBitsOfKeepingAllWith124MParameters) {
   expect_as_kept(ModelStep{.config = *gpt2_preset("gpt2-124m"), .B = 1, .T = 64},
                  nightly() ? 20 : 3, {});

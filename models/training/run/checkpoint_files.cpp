@@ -11,7 +11,7 @@
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/steps/exchange/gradient_sums.h"
-#include "spool/models/steps/state_tensors.h"
+#include "spool/models/steps/files/state_tensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/machines/matmul_table.h"

@@ -1,4 +1,5 @@
-// The settings of low-rank adapters, which are trained in place of a model's weights.
+// The settings of low-rank adapters, which are trained in place of a model's weights; run.json has
+// their values as JSON.
 
 #include <cmath>
 #include <nlohmann/json.hpp>

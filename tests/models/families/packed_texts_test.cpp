@@ -16,17 +16,22 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
+// Of each family, and the same with adapters.
 std::vector<ModelConfig> small_models() {
-  return {Gpt2Config{.layers = 2, .heads = 2, .channels = 16, .context = 16, .vocabulary = 40},
-          LlamaConfig{.layers = 2,
-                      .channels = 24,
-                      .inner = 40,
-                      .context = 16,
-                      .vocabulary = 40,
-                      .heads = {.query = 4, .key = 2},
-                      .head = 8,
-                      .qkv_bias = true}};
+  const ModelConfig gpt2 =
+      Gpt2Config{.layers = 2, .heads = 2, .channels = 16, .context = 16, .vocabulary = 40};
+  const ModelConfig llama = LlamaConfig{.layers = 2,
+                                        .channels = 24,
+                                        .inner = 40,
+                                        .context = 16,
+                                        .vocabulary = 40,
+                                        .heads = {.query = 4, .key = 2},
+                                        .head = 8,
+                                        .qkv_bias = true};
+  const LoraConfig lora{.rank = 3, .alpha = 6};
+  return {gpt2, llama, gpt2.adapted(lora), llama.adapted(lora)};
 }
+constexpr size_t models = 4;
 
 class PackedTexts : public ::testing::TestWithParam<size_t> {
  protected:
@@ -56,7 +61,7 @@ class PackedTexts : public ::testing::TestWithParam<size_t> {
   }
   std::vector<Numbers> gradients() {
     std::vector<Numbers> all;
-    for (Parameter* p : model_->parameters()) {
+    for (Parameter* p : model_->parameters().trainable()) {
       all.push_back(values(p->grad));
       p->grad = {};
     }
@@ -79,7 +84,8 @@ TEST_P(PackedTexts, HaveTheLossAndTheGradientsOfEachAlone) {
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_EQ(found[i].size(), wanted[i].size());
     for (size_t j = 0; j < found[i].size(); ++j) {
-      EXPECT_NEAR(found[i][j], wanted[i][j], 1e-9) << model_->parameters()[i]->name << " " << j;
+      EXPECT_NEAR(found[i][j], wanted[i][j], 1e-9)
+          << model_->parameters().trainable()[i]->name << " " << j;
     }
   }
 }
@@ -89,7 +95,7 @@ TEST_P(PackedTexts, SeeEachOtherWithoutTheirOwnPositions) {
   EXPECT_GT(std::abs(loss({3, 1, 4, 5, 9, 2}, {1, 4, 1, 9, 2, 6}) - alone), 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(EachFamily, PackedTexts, ::testing::Range<size_t>(0, 2));
+INSTANTIATE_TEST_SUITE_P(EachFamily, PackedTexts, ::testing::Range<size_t>(0, models));
 
 // Rows of texts of random lengths, and what is left of them.
 struct RowsOfTexts {
@@ -138,7 +144,7 @@ class PackedRows : public ::testing::TestWithParam<std::tuple<size_t, DType>> {
     tape.backward(sum);
   }
   void take_gradients(Results& to) {
-    for (Parameter* p : model_->parameters()) {
+    for (Parameter* p : model_->parameters().trainable()) {
       to.gradients.push_back(values(p->grad));
       p->grad = {};
     }
@@ -205,13 +211,13 @@ TEST_P(PackedRows, HaveTheLogitsAndTheGradientsOfTheirTexts) {
     EXPECT_LT(difference(found.logits, wanted.logits), tolerance(type_));
     for (size_t i = 0; i < found.gradients.size(); ++i) {
       EXPECT_LT(difference(found.gradients[i], wanted.gradients[i]), tolerance(type_))
-          << model_->parameters()[i]->name;
+          << model_->parameters().trainable()[i]->name;
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(EachFamily, PackedRows,
-                         ::testing::Combine(::testing::Range<size_t>(0, 2),
+                         ::testing::Combine(::testing::Range<size_t>(0, models),
                                             ::testing::Values(DType::f64, DType::f32)));
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "spool/models/steps/step_checkpoint.h"
+#include "spool/models/steps/files/step_checkpoint.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/steps/chunks/parts_choice.h"
 #include "spool/models/steps/exchange/gradient_sums.h"
-#include "spool/models/steps/state_tensors.h"
+#include "spool/models/steps/files/state_tensors.h"
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/plan_json.h"

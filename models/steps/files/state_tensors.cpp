@@ -1,4 +1,4 @@
-#include "spool/models/steps/state_tensors.h"
+#include "spool/models/steps/files/state_tensors.h"
 
 #include <string>
 
