@@ -44,15 +44,11 @@ struct FileDescription {
 };
 
 constexpr const char* known_kinds =
-    "a run, a checkpoint, a model, a safetensors file, a plan, a shard of tokens, a tokenizer, "
-    "multiple-choice questions, a log, a report, or text";
+    "a run, a checkpoint, a model, an adapter, a safetensors file, a plan, a shard of tokens, a "
+    "tokenizer, multiple-choice questions, a log, a report, or text";
 
 std::string in_bytes(uint64_t size) {
   return fmt::format("{} ({} bytes)", format_bytes(size), size);
-}
-
-std::string count_of(size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string bytes_of(const fs::path& file) { return in_bytes(File::open(file).size()); }
@@ -112,22 +108,11 @@ void describe_shape(const ModelConfig& config, FileDescription& d) {
   d.details.emplace_back("vocabulary", std::to_string(c.vocabulary));
 }
 
-// What the adapter's folder says; the base may not be here.
-void describe_adapter(const fs::path& folder, FileDescription& d) {
-  const AdapterFile adapter(folder);
-  const LoraConfig& lora = adapter.lora();
-  const std::string targets =
-      lora.targets.empty() ? "all linears" : fmt::format("{}", fmt::join(lora.targets, ", "));
-  d.details.emplace_back(
-      "adapter", fmt::format("rank {}, scale {:g}, of {}", lora.rank, lora.scale(), targets));
-  d.details.emplace_back("adapter's size", in_bytes(adapter.tensors().bytes()));
-  d.details.emplace_back("of the model", adapter.base());
-}
-
 void describe_model(const fs::path& path, FileDescription& d) {
   if (const auto folder = adapter_of(path)) {
-    describe_adapter(*folder, d);
-    if (!path_exists(AdapterFile(*folder).base())) return;
+    const AdapterFile adapter(*folder);
+    d.details.emplace_back("adapter", in_words(adapter.lora()) + ", for " + adapter.base());
+    if (!path_exists(adapter.base())) return;
   }
   const ModelFile model(path);
   describe_shape(model.config(), d);
@@ -169,9 +154,8 @@ std::string data_of(const JsonField& configuration) {
 }
 
 std::string describe_checkpoint(const fs::path& directory, FileDescription& d) {
-  const fs::path file = directory / "run.json";
   const StoredRun run = read_run(directory);
-  const JsonField all = read_json(file);
+  const JsonField all = read_json(directory / "run.json");
   const auto steps = run.configuration.member("steps").integer<int64_t>();
   describe_model(directory, d);
   d.details.emplace_back("data", data_of(run.configuration));

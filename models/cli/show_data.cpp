@@ -84,10 +84,6 @@ std::string marked_text(const Examples& examples, int64_t example, const Tokeniz
   return text;
 }
 
-std::string count_of(int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string words_of(const ShownData& data) {
   const ExampleCounts& counts = data.examples->counts();
   return fmt::format(

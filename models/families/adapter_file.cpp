@@ -9,6 +9,7 @@
 
 #include "spool/kernels/matmul.h"
 #include "spool/models/families/gpt2_config.h"
+#include "spool/models/families/weights_file.h"
 #include "spool/models/formats/convert_elements.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/file.h"
@@ -85,6 +86,16 @@ LoraConfig lora_config(const JsonField& config) {
 std::string base_of(const JsonField& config) {
   const auto base = config.find("base_model_name_or_path");
   return base && base->is_string() ? base->string() : std::string();
+}
+
+fs::path weights_of_adapter(const fs::path& folder) {
+  const bool is_of_torch = path_exists(folder / "adapter_model.bin");
+  check_file(path_exists(folder / adapter_weights_name), folder, "has ", adapter_config_name,
+             ", but no ", adapter_weights_name,
+             is_of_torch ? "; its adapter_model.bin is a file of PyTorch, so save it again with "
+                           "save_pretrained(safe_serialization=True)"
+                         : "; copy it there, too");
+  return folder / adapter_weights_name;
 }
 
 // The adapter of one linear, on the host.
@@ -185,16 +196,6 @@ TensorContents merged(const TensorContents& to, std::shared_ptr<Merge> merge) {
   return {Spec{to.shape(), DType::f32}, read, write};
 }
 
-fs::path weights_of_adapter(const fs::path& folder) {
-  fs::path weights = folder / adapter_weights_name;
-  check_file(path_exists(weights), folder, "has no ", adapter_weights_name,
-             path_exists(folder / "adapter_model.bin")
-                 ? "; save the adapter, which is in adapter_model.bin, again with "
-                   "save_pretrained(safe_serialization=True)"
-                 : "; copy it there, too");
-  return weights;
-}
-
 std::vector<std::string> target_modules(const Model& model) {
   const LoraConfig& lora = model.config().lora();
   if (!lora.targets.empty()) return lora.targets;
@@ -210,8 +211,7 @@ std::vector<std::string> target_modules(const Model& model) {
 }  // namespace
 
 bool has_adapter(const fs::path& folder) {
-  return path_exists(folder / adapter_config_name) && !path_exists(folder / weights_name) &&
-         !path_exists(folder / weights_index_name);
+  return path_exists(folder / adapter_config_name) && !has_weights_in(folder);
 }
 
 AdapterFile::AdapterFile(const fs::path& folder)

@@ -30,4 +30,7 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
+// "rank 16, scale 2, of q_proj, v_proj".
+std::string in_words(const LoraConfig&);
+
 }  // namespace spool

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/formats/tensor_file.h"
 #include "spool/runtime/files/file_kind.h"
-#include "spool/runtime/files/json.h"
 
 namespace spool {
 
@@ -68,21 +66,13 @@ void refuse_cache(const fs::path& folder) {
              snapshot.string());
 }
 
-// The model that the adapter changes, as ", NAME,".
-std::string adapted_model(const fs::path& folder) {
-  if (!path_exists(folder / adapter_config)) return "";
-  const auto name = read_json(folder / adapter_config).find("base_model_name_or_path");
-  return name && name->is_string() ? ", " + name->string() + "," : "";
-}
-
-constexpr const char* merge_adapter =
-    " that it changes; merge them, as merge_and_unload() of peft does, and save what that gives "
-    "with save_pretrained()";
-
+// An adapter is a model only with its settings, and never the base of another.
 void refuse_adapter(const fs::path& folder) {
-  for (const char* name : {adapter_config, adapter_weights, "adapter_model.bin"}) {
-    check_file(!path_exists(folder / name), folder, "has an adapter (", name, "), not the model",
-               adapted_model(folder), merge_adapter);
+  check_file(!path_exists(folder / adapter_config), folder, "has an adapter (", adapter_config,
+             "), not the model that another one changes; convert it to a model first");
+  for (const char* name : {adapter_weights, "adapter_model.bin"}) {
+    check_file(!path_exists(folder / name), folder, "has an adapter (", name, ") without its ",
+               adapter_config, ", and no model; copy that there, too");
   }
 }
 
@@ -136,13 +126,18 @@ fs::path folder_of_model(const fs::path& model) {
 }
 
 void check_is_no_adapter(const fs::path& weights) {
-  check_file(weights.filename() != adapter_weights, weights, "is an adapter, not the model",
-             adapted_model(weights.parent_path()), merge_adapter);
+  check_file(weights.filename() != adapter_weights, weights,
+             "is an adapter, not the model; give its folder, which has its ", adapter_config,
+             ", too");
+}
+
+bool has_weights_in(const fs::path& folder) {
+  return path_exists(folder / weights_name) || path_exists(folder / weights_index_name);
 }
 
 void check_is_folder_of_model(const fs::path& folder) {
   refuse_cache(folder);
-  refuse_adapter(folder);
+  if (!has_weights_in(folder)) refuse_adapter(folder);
 }
 
 fs::path weights_in(const fs::path& folder) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Finds the weights in a model's folder, or says what is there instead: an adapter with its
-// adapter_config.json, part of a download, another program's format, a hub's cache.
+// Finds the weights in a model's folder, or says what is there instead: an adapter, part of a
+// download, another program's format, a hub's cache.
 
 #include <filesystem>
 
@@ -12,6 +12,9 @@ std::filesystem::path folder_of_model(const std::filesystem::path& model);
 
 // The file of the weights in this folder, or their index.  Throws if there is neither.
 std::filesystem::path weights_in(const std::filesystem::path& folder);
+
+// Whether there is either, by its name.
+bool has_weights_in(const std::filesystem::path& folder);
 
 // Throws if the file is an adapter, by its name.
 void check_is_no_adapter(const std::filesystem::path& weights);

@@ -135,6 +135,7 @@ std::string memory_rows(const RunOptions& o, const Machine& machine, const Plann
   size_t counted = 0;
   for (const Purpose p : enumerators<Purpose>()) {
     const size_t bytes = foretold.memory.at_peak_by[p];
+    if (p == Purpose::frozen && bytes == 0) continue;
     counted += bytes;
     rows += p == Purpose::exchange ? exchange_row(run, bytes) : row(name(p), format_bytes(bytes));
   }

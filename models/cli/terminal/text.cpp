@@ -73,4 +73,8 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
+std::string count_of(int64_t count, const char* what) {
+  return sentence(count, ' ', what, count == 1 ? "" : "s");
+}
+
 }  // namespace spool

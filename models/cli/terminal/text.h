@@ -3,6 +3,7 @@
 // Text for a terminal: what a model writes may be any bytes, of which some would ring bells, move
 // the cursor or change colours.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -25,5 +26,7 @@ class TerminalText {
 std::string printable(std::string_view text);
 // The same for a message: without newlines and tabs, and shortened if it is very long.
 std::string one_line(std::string_view text);
+// "1 row", "2 rows".
+std::string count_of(int64_t count, const char* what);
 
 }  // namespace spool

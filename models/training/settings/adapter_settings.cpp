@@ -1,10 +1,13 @@
 // The settings of low-rank adapters, which are trained in place of a model's weights; run.json has
 // their values as JSON.
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/families/model.h"
 #include "spool/models/training/settings/setting_checks.h"
+#include "spool/runtime/meta/stream.h"
 
 namespace spool {
 namespace {
@@ -44,7 +47,41 @@ double twice_the_rank(const RunOptions& o) {
   return is_new ? 2 * static_cast<double>(lora.rank) : lora.alpha;
 }
 
+// A new adapter of a larger rank than a matrix would have more numbers than that.
+void check_rank(const ModelConfig& config) {
+  MetaStream nothing{Machine{}};
+  constexpr int64_t one_token = 1;
+  const int64_t rank = config.lora().rank;
+  const auto model = config.make(DType::f32, nothing, one_token);
+  for (const Model::Adapted& adapted : model->adapters()) {
+    const int64_t in = adapted.weight->whole().shape[1];
+    for (const StoredRows& linear : adapted.linears) {
+      const int64_t max = std::min(in, linear.rows.size());
+      check_setting(rank <= max, {"lora"}, "adapters of rank ", rank, " do not fit ", linear.name,
+                    ", a matrix of ", linear.rows.size(), " by ", in, "; ", max, " is the most");
+    }
+  }
+}
+
 }  // namespace
+
+void check_given_adapters(const RunOptions& o) {
+  const auto is_given = [&](const char* key) { return o.given.contains(key); };
+  const bool has_adapter = has_weights(o.model) && adapter_of(paths_of(o));
+  check_setting(has_weights(o.model) || o.adapter.empty(), {"adapter", "model"},
+                "{adapter} changes the weights of a model, and ", o.model,
+                " has none; name the model that it was trained on");
+  for (const char* key : {"lora", "lora-alpha", "lora-rs", "lora-targets"}) {
+    check_setting(!has_adapter || !is_given(key), {key, "adapter"}, "{", key, "} is of a new ",
+                  "adapter, and the model has one, which is trained further as it is; leave one of "
+                  "the two out, or convert both to a model first");
+  }
+  if (is_given("lora") && !o.resume) check_rank(o.training.model);
+  for (const char* key : {"lora-alpha", "lora-rs", "lora-targets", "lora-dropout"}) {
+    check_setting(o.training.model.lora() || o.resume || !is_given(key), {key, "lora"}, "{", key,
+                  "} is of adapters, and there are none; give {lora}, too");
+  }
+}
 
 namespace settings {
 

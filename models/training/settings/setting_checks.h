@@ -66,4 +66,7 @@ std::function<std::string(const int64_t&)> rows_of_chunk(const std::string& of);
 std::function<std::string(const double&)> finite_from_zero(const std::string& must_be);
 std::function<std::string(const double&)> below_one(const std::string& what);
 
+// Throws if what is given of adapters contradicts itself (adapter_settings.cpp).
+void check_given_adapters(const RunOptions&);
+
 }  // namespace spool

@@ -127,6 +127,26 @@ TEST_F(AdapterFiles, SayWhereTheirBaseIs) {
   });
 }
 
+TEST_F(AdapterFiles, AreNoBaseOfAnother) {
+  expect_error(ErrorKind::file, {adapter.string(), "convert it to a model"}, [&] {
+    ModelFile({adapter, "", adapter});
+  });
+}
+
+TEST_F(AdapterFiles, AreReadBesideAConfigurationAlone) {
+  fs::copy(reference / "llama/qwen2/config.json", adapter);
+  EXPECT_TRUE(ModelFile(adapter).adapter());
+  fs::copy(reference / "llama/qwen2/model.safetensors", adapter);
+  EXPECT_FALSE(ModelFile(adapter).adapter());
+  EXPECT_FALSE(describe_model(adapter).config.lora());
+}
+
+TEST_F(AdapterFiles, HaveTheirWeightsInSafetensors) {
+  fs::rename(adapter / adapter_weights_name, adapter / "adapter_model.bin");
+  expect_error(ErrorKind::file, {adapter.string(), "adapter_model.bin", "safe_serialization"},
+               [&] { load(); });
+}
+
 TEST_F(AdapterFiles, OfAnotherModelAreRefused) {
   expect_error(ErrorKind::file, {"adapter_model.safetensors"}, [&] {
     const ModelFile file({reference / "lora/bases/tinyllama", adapter});

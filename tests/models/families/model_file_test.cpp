@@ -181,8 +181,8 @@ TEST_F(ModelFileChoice, NamesWhatAFolderHasInPlaceOfWeights) {
     expect_error(ErrorKind::file, words, [&] { ModelFile model(d.path()); });
   };
   refused("adapter_config.json", R"({"base_model_name_or_path": "some/base"})",
-          {"an adapter", "some/base", "merge_and_unload"});
-  refused("adapter_model.safetensors", "", {"an adapter"});
+          {"adapter_config.json", "no adapter_model.safetensors"});
+  refused("adapter_model.safetensors", "", {"an adapter", "without its adapter_config.json"});
   refused("model-Q4.gguf", "GGUF", {"model-Q4.gguf", "GGUF"});
   refused("pytorch_model-00001-of-00002.bin", "", {"pytorch_model-00001", "safe_serialization"});
   refused("pytorch_model.bin.index.json", "{}", {"pytorch_model.bin", "safe_serialization"});
@@ -221,7 +221,7 @@ TEST_F(ModelFileChoice, RefusesFilesOfOtherFormsByWhatTheyAre) {
   refused(d_.file("pytorch_model.bin", "\x80\2}q"), "pickle");
   refused(d_.file("x.bin", "PK\x03\x04" + std::string(22, '\0') + "\x10\0\0\0archive/data.pkl"s),
           "PyTorch");
-  refused(d_.file("adapter_model.safetensors", ""), "is an adapter");
+  refused(d_.file("adapter_model.safetensors", ""), "give its folder");
   refused(d_.file("x.gguf", "GGUF\3\0\0\0\0"s), "GGUF");
 }
 
