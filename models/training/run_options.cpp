@@ -75,6 +75,11 @@ json effective(const json& settings, const std::string& key) {
   return key == "data-seed" && value.is_null() ? settings.value("seed", json()) : value;
 }
 
+// A value in a message, whose texts may be no UTF-8.
+std::string shown(const json& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+}
+
 void refuse_other_settings(const RunOptions& o, const JsonField& settings) {
   const json all = with_shape(configuration(o), o.training.model);
   const json stored = with_shape(settings.value(), model_config(settings.member(model_numbers)));
@@ -85,11 +90,11 @@ void refuse_other_settings(const RunOptions& o, const JsonField& settings) {
     constexpr const char* remedy =
         "; leave the setting out to resume, or start a new run in another directory";
     check_setting(!o.given.contains(key), {key.c_str(), "out"}, "the run cannot be resumed with ",
-                  key, " ", ours.dump(), ": it has ", theirs.dump(), remedy);
+                  key, " ", shown(ours), ": it has ", shown(theirs), remedy);
     const bool is_of_model = setting.kind == SettingKind::shape || key == model_numbers;
     check_setting(!is_of_model || !o.given.contains("model"), {"model", "out"},
                   "the run cannot be resumed with the model ", o.model, ", of ", key, " ",
-                  ours.dump(), ": it has ", theirs.dump(), remedy);
+                  shown(ours), ": it has ", shown(theirs), remedy);
   }
 }
 
