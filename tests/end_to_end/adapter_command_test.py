@@ -160,6 +160,19 @@ class Adapters(Files):
         self.refused(spool(*self.words("--adapter", self.out)), 1, "--lora", "trained further")
         self.refused(spool(*self.words(model=self.out)), 1, "--lora", "trained further")
 
+    def test_the_base_of_a_run_is_its_checkpoint(self):
+        """A run's directory is another model when that run goes on."""
+        config = json.loads((self.base / "config.json").read_text())
+        (self.base / "config.json").write_text(json.dumps({**config, "eos_token_id": 10}))
+        self.trained(steps=2)
+        named = json.loads((self.out / "latest" / "generation_config.json").read_text())
+        self.assertEqual(named["eos_token_id"], [10])
+        self.done("train", "--resume", self.out, "--steps", 3, "--no-sample")
+        out = self.folder / "on-a-run"
+        self.trained(steps=2, model=self.first, out=out)
+        base = json.loads((out / "latest" / "adapter_config.json").read_text())["base_model_name_or_path"]
+        self.assertEqual(base, str((self.first / "latest").resolve()))
+
     def test_what_is_refused(self):
         def refuse(*words, code=1, parts=(), **more):
             self.refused(spool(*self.words(*words, **more)), code, *parts)
@@ -169,7 +182,7 @@ class Adapters(Files):
         refuse(lora=("--lora", "many"), code=2, parts=["--lora"])
         refuse(lora=("--lora", 33), parts=["33", "32", "--lora"])
         refuse("--lora-targets", "c_attn", parts=["c_attn", "q_proj", "--lora-targets"])
-        refuse("--lora-alpha", "nan", parts=["finite"])
+        refuse("--lora-alpha", "nan", parts=["within", "nan"])
         refuse("--lora-dropout", 1, parts=["[0, 1)"])
         refuse("--dtype", "bf16", "--rounding", "stochastic", parts=["--rounding", "masters"])
         refuse("--lora-alpha", 3, lora=(), parts=["--lora-alpha", "--lora"])

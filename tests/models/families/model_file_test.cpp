@@ -180,7 +180,8 @@ TEST_F(ModelFileChoice, NamesWhatAFolderHasInPlaceOfWeights) {
     d.file(file, content);
     expect_error(ErrorKind::file, words, [&] { ModelFile model(d.path()); });
   };
-  refused("adapter_config.json", R"({"base_model_name_or_path": "some/base"})",
+  refused("adapter_config.json",
+          R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]})",
           {"adapter_config.json", "no adapter_model.safetensors"});
   refused("adapter_model.safetensors", "", {"an adapter", "without its adapter_config.json"});
   refused("model-Q4.gguf", "GGUF", {"model-Q4.gguf", "GGUF"});
