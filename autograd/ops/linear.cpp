@@ -1,5 +1,3 @@
-#include <ranges>
-
 #include "spool/autograd/ops.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/dropout.h"
@@ -98,7 +96,8 @@ struct LowRankLinear final : Op {
                       b == Spec{Shape{targets.back().rows.end, b.shape[1]}, x.dtype};
     check(fits && b.shape[1] > 0, "linear: ", x, " by ", in[1], ", adapted by ", a, " and ", b,
           " at ", G, " places");
-    for (const Range columns : std::views::transform(targets, &Target::columns)) {
+    for (const Target& target : targets) {
+      const Range columns = target.columns;
       check(columns.begin >= 0 && columns.size() > 0 && columns.end <= out[0].shape.row(),
             "linear: an adapter of columns ", columns.begin, " to ", columns.end, " of ", out[0]);
     }

@@ -250,11 +250,10 @@ void ModelFile::load(Model& model, const std::vector<TensorContents>& parallel,
   check_file(!copy || (original && same_bytes(*tensors_, *copy, *original)), name(), "tensor \"",
              head, "\" differs from the token embedding, which is the head of this ",
              config_.family());
-  std::vector<NamedTensor> wanted = stored(model, parallel, {.conv1d = conv1d_}), adapters;
-  const auto of_adapters = std::ranges::stable_partition(
-      wanted, [](const NamedTensor& t) { return !t.name.starts_with(adapter_prefix); });
-  adapters.assign(of_adapters.begin(), of_adapters.end());
-  wanted.erase(of_adapters.begin(), of_adapters.end());
+  std::vector<NamedTensor> wanted, adapters;
+  for (NamedTensor& t : stored(model, parallel, {.conv1d = conv1d_})) {
+    (t.name.starts_with(adapter_prefix) ? adapters : wanted).push_back(std::move(t));
+  }
   if (adapter_ && !model.config().lora()) adapter_->merge_into(wanted, config_);
   for (NamedTensor& tensor : wanted) tensor.name = in_file(tensor.name);
   load_tensors(
