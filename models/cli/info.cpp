@@ -136,7 +136,7 @@ std::vector<std::string> settings_of(const JsonField& configuration) {
   std::vector<std::string> words;
   for (const JsonField& setting : configuration.members()) {
     const nlohmann::json& value = setting.value();
-    if (said.contains(setting.key()) || value == "") continue;
+    if (said.contains(setting.key()) || value.dump() == R"("")") continue;
     words.push_back(setting.key() + " " +
                     (value.is_string() ? value.get<std::string>() : value.dump()));
   }

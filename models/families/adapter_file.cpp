@@ -181,7 +181,7 @@ class Merge {
 };
 
 // Tensors that, as f32, take what is read, and pass on the sum.
-TensorContents merged(const TensorContents& to, std::shared_ptr<Merge> merge) {
+TensorContents merged(const TensorContents& to, const std::shared_ptr<Merge>& merge) {
   const auto read = [to](size_t begin, std::span<std::byte> out) { to.read(begin, out); };
   const auto write = [to, merge](size_t begin, std::span<const std::byte> in) {
     const size_t first = begin / sizeof(float), count = in.size() / sizeof(float);

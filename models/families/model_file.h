@@ -28,10 +28,9 @@ struct ModelPaths {
   std::filesystem::path base = {};
 
   template <class Path>
-  requires std::convertible_to<Path, std::filesystem::path> ModelPaths(const Path& m,
-                                                                       std::filesystem::path a = {},
-                                                                       std::filesystem::path b = {})
-      : model(m), adapter(std::move(a)), base(std::move(b)) {}
+  requires std::convertible_to<Path, std::filesystem::path> ModelPaths(
+      const Path& m, std::filesystem::path adapter_ = {}, std::filesystem::path base_ = {})
+      : model(m), adapter(std::move(adapter_)), base(std::move(base_)) {}
 };
 
 // The folder of the adapter, if there is one.  Throws if both paths name one, or a base is given
