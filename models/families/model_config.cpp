@@ -1,7 +1,5 @@
 #include "spool/models/families/model_config.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -21,12 +19,6 @@ void check_number_of_parameters(int64_t layers, int64_t of_layer) {
   constexpr int64_t max = int64_t{1} << 53;
   check_setting(layers <= max / of_layer, {"layers", "channels"}, layers, " layers of ", of_layer,
                 " parameters are more than the ", max, " that a model can have");
-}
-
-std::string in_words(const LoraConfig& lora) {
-  return fmt::format(
-      "rank {}, scale {:g}, of {}", lora.rank, lora.scale(),
-      lora.targets.empty() ? "all linears" : fmt::format("{}", fmt::join(lora.targets, ", ")));
 }
 
 ModelConfig::ModelConfig() : ModelConfig(Gpt2Config{}) {}

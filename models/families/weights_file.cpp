@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spool/models/families/adapter_file.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/formats/tensor_file.h"
 #include "spool/runtime/files/file_kind.h"
@@ -15,9 +16,6 @@ namespace spool {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr const char *adapter_config = "adapter_config.json",
-                     *adapter_weights = "adapter_model.safetensors";
 
 // The folder's entries, sorted; empty if it does not exist or cannot be read.
 std::vector<fs::path> paths_in(const fs::path& folder) {
@@ -68,11 +66,12 @@ void refuse_cache(const fs::path& folder) {
 
 // An adapter is a model only with its settings, and never the base of another.
 void refuse_adapter(const fs::path& folder) {
-  check_file(!path_exists(folder / adapter_config), folder, "has an adapter (", adapter_config,
+  check_file(!path_exists(folder / adapter_config_name), folder, "has an adapter (",
+             adapter_config_name,
              "), not the model that another one changes; convert it to a model first");
-  for (const char* name : {adapter_weights, "adapter_model.bin"}) {
+  for (const char* name : {adapter_weights_name, "adapter_model.bin"}) {
     check_file(!path_exists(folder / name), folder, "has an adapter (", name, ") without its ",
-               adapter_config, ", and no model; copy that there, too");
+               adapter_config_name, ", and no model; copy that there, too");
   }
 }
 
@@ -126,8 +125,8 @@ fs::path folder_of_model(const fs::path& model) {
 }
 
 void check_is_no_adapter(const fs::path& weights) {
-  check_file(weights.filename() != adapter_weights, weights,
-             "is an adapter, not the model; give its folder, which has its ", adapter_config,
+  check_file(weights.filename() != adapter_weights_name, weights,
+             "is an adapter, not the model; give its folder, which has its ", adapter_config_name,
              ", too");
 }
 

@@ -12,6 +12,7 @@
 #include "spool/models/optimizers/adamw.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/kernels/kernel_testing.h"
+#include "tests/models/families/expected_tensors.h"
 #include "tests/runtime/source_folder.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
@@ -45,23 +46,12 @@ class AdapterReference : public ::testing::TestWithParam<const char*> {
   }
 
   Tensor expected(const std::string& name, const Shape& shape, DType type = DType::f64) {
-    const NamedTensor one{.name = name, .tensor = Tensor({shape, type}, stream)};
-    load_tensors(SafetensorsReader(folder() / "expected.safetensors"), {&one, 1},
-                 [](std::string_view) { return true; });
-    return one.tensor.tensor();
+    return expected_in(folder(), name, {shape, type}, stream);
   }
   Tensor tokens() { return expected("tokens", {B, T}, DType::i32); }
   Tensor targets() { return expected("targets", {B, T}, DType::i32); }
 
-  Numbers logits(Model& model) {
-    Tape tape(stream, {.recording = false, .training = false});
-    const Numbers padded = values(model.logits(model.hidden(tape.input(tokens()))).tensor());
-    Numbers some;
-    for (size_t i = 0; i < padded.size(); ++i) {
-      if (i % 64 < V) some.push_back(padded[i]);
-    }
-    return some;
-  }
+  Numbers logits(Model& model) { return logits_of(model, tokens(), stream); }
   double learn(Model& model) {
     Tape tape(stream, {.backward_follows = true});
     const Var loss = model.loss(tape.input(tokens()), tape.input(targets()));

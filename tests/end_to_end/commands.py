@@ -179,6 +179,16 @@ class Files(Folder):
         self.merges = self.folder / "merges.txt"
         self.merges.write_text(MERGES)
 
+    def chat_tokenizer(self):
+        """A tokenizer.json with the tokens of ChatML."""
+        tokenizer = json.loads((TOKENIZERS / "smollm2.json").read_text())
+        for token in tokenizer["added_tokens"]:  # the reference has one that no chat model has
+            if token["content"] == "<|im_end|>\n":
+                token["content"] = "<unused>"
+        file = self.folder / "tokenizer.json"
+        file.write_text(json.dumps(tokenizer))
+        return file
+
     def done(self, *words, **more):
         status, printed, errors = spool(*words, **more)
         self.assertEqual(status, 0, errors)

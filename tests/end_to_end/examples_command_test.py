@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 
-from commands import BY_HAND, CHATML, TOKENIZERS, Files, main, spool
+from commands import BY_HAND, CHATML, Files, main, spool
 
 SHAPE = "--layers 1 --heads 2 --channels 16 --context 128 --seq 64 --batch 2".split()
 
@@ -24,12 +24,7 @@ CHATS = [chat(f"Say {i}.", f"{i}, and {i * i}." + " So it is." * (i % 3)) for i 
 class Examples(Files):
     def setUp(self):
         super().setUp()
-        tokenizer = json.loads((TOKENIZERS / "smollm2.json").read_text())
-        for token in tokenizer["added_tokens"]:  # the reference has one that no chat model has
-            if token["content"] == "<|im_end|>\n":
-                token["content"] = "<unused>"
-        self.tokenizer = self.folder / "tokenizer.json"
-        self.tokenizer.write_text(json.dumps(tokenizer))
+        self.tokenizer = self.chat_tokenizer()
         self.data = self.folder / "chats.jsonl"
         self.write(CHATS)
 

@@ -5,7 +5,7 @@ show_data_command_test.py PROGRAM [CASE...]
 
 import json
 
-from commands import CHATML, TOKENIZERS, Files, main, spool
+from commands import CHATML, Files, main, spool
 
 SHAPE = "--layers 1 --heads 2 --channels 16 --context 64 --seq 32 --batch 2".split()
 
@@ -18,14 +18,10 @@ def chat(*contents):
 class ShowData(Files):
     def setUp(self):
         super().setUp()
-        tokenizer = json.loads((TOKENIZERS / "smollm2.json").read_text())
-        for token in tokenizer["added_tokens"]:  # the reference has one that no chat model has
-            if token["content"] == "<|im_end|>\n":
-                token["content"] = "<unused>"
-        (self.folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        tokenizer = self.chat_tokenizer()
         self.data = self.folder / "chats.jsonl"
         self.write([chat("Hi", "Hello"), chat("1+1?", "2", "2+2?", "4")])
-        words = ["--model", "llama-tiny", *SHAPE, "--tokenizer", self.folder / "tokenizer.json", "--data", self.text]
+        words = ["--model", "llama-tiny", *SHAPE, "--tokenizer", tokenizer, "--data", self.text]
         self.done("train", *words, "--out", self.out, "--steps", 1, "--no-sample")
         self.config = self.out / "latest" / "tokenizer_config.json"
         self.config.write_text(json.dumps({"chat_template": CHATML}))

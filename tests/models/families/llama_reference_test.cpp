@@ -13,16 +13,7 @@ using Numbers = std::vector<double>;
 
 class LlamaReference : public LlamaReferenceModel {
  protected:
-  // Without padding.
-  Numbers logits(Model& model) {
-    Tape tape(stream, {.recording = false, .training = false});
-    const Numbers padded = values(model.logits(model.hidden(tape.input(tokens()))).tensor());
-    Numbers some;
-    for (size_t i = 0; i < padded.size(); ++i) {
-      if (i % 64 < V) some.push_back(padded[i]);
-    }
-    return some;
-  }
+  Numbers logits(Model& model) { return logits_of(model, tokens(), stream); }
 };
 INSTANTIATE_TEST_SUITE_P(Kind, LlamaReference, llama_kinds(), name_of_kind);
 

@@ -11,6 +11,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/runtime/cpu/stream.h"
+#include "tests/models/families/expected_tensors.h"
 #include "tests/runtime/source_folder.h"
 #include "tests/runtime/testing.h"
 
@@ -30,10 +31,7 @@ class LlamaReferenceModel : public ::testing::TestWithParam<const char*> {
 
   // A tensor of the reference's results.
   Tensor expected(const std::string& name, const Shape& shape, DType type = DType::f64) {
-    const NamedTensor one{.name = name, .tensor = Tensor({shape, type}, stream)};
-    load_tensors(SafetensorsReader(folder() / "expected.safetensors"), {&one, 1},
-                 [](std::string_view) { return true; });
-    return one.tensor.tensor();
+    return expected_in(folder(), name, {shape, type}, stream);
   }
   double expected_number(const std::string& name) { return values(expected(name, {1})).front(); }
   Tensor tokens() { return expected("tokens", {B, T}, DType::i32); }
