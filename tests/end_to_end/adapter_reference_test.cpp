@@ -83,7 +83,7 @@ TEST_P(AdapterReference, HasTheLossAndTheGradientsOfF64AndNoOthers) {
     std::vector<TensorContents> gradients;
     for (const Parameter* p : model->parameters()) {
       EXPECT_EQ(bool(p->grad), model->adapted_by(*p) != nullptr) << p->name;
-      gradients.push_back(p->grad);
+      gradients.emplace_back(p->grad);
     }
     for (const NamedTensor& ours : stored(*model, gradients)) {
       const Numbers theirs = values(expected("grad." + ours.name, ours.tensor.shape()));

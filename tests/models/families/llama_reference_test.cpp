@@ -35,7 +35,7 @@ TEST_P(LlamaReference, HasTheLossAndGradientsOfF64) {
     EXPECT_NEAR(values(loss.tensor()).front(), wanted, tolerance(type) * wanted);
     tape.backward(loss);
     std::vector<TensorContents> gradients;
-    for (const Parameter* p : model->parameters()) gradients.push_back(p->grad);
+    for (const Parameter* p : model->parameters()) gradients.emplace_back(p->grad);
     for (const NamedTensor& ours : stored(*model, gradients)) {
       const Numbers theirs = values(expected("grad." + ours.name, ours.tensor.shape()));
       EXPECT_LE(difference(values(ours.tensor.tensor()), theirs), tolerance(type))
