@@ -1,6 +1,9 @@
 #include "spool/autograd/fingerprint.h"
 
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "spool/runtime/hash.h"
 
@@ -86,10 +89,45 @@ void check_fingerprint(const Plan& plan, const Program& program, NodeId id) {
   }
 }
 
+namespace {
+
+// That of the program's parameters those of each unit, and no other nodes, read them.
+void check_readers(const Plan& plan, const Program& program) {
+  std::unordered_map<uint32_t, std::pair<const PlannedUnit*, NodeId>> known;
+  for (const PlannedUnit& unit : plan.units) {
+    for (size_t i = 0; i < unit.parameters.size(); ++i) {
+      known.emplace(unit.parameters[i], std::pair(&unit, unit.first_readers[i]));
+    }
+  }
+  std::unordered_set<uint32_t> read;
+  for (NodeId n = 0; n < program.nodes.next_id(); ++n) {
+    for (const ValueId v : program.nodes[n].inputs) {
+      const Parameter* const p = program.values[v].parameter;
+      const auto found = p && p->number ? known.find(*p->number) : known.end();
+      if (found == known.end()) continue;
+      const auto [unit, first_reader] = found->second;
+      const bool is_first = read.insert(*p->number).second;
+      check(unit->first <= n && n <= unit->last && (!is_first || n == first_reader),
+            "plan: the unit of nodes ", unit->first, " to ", unit->last, " has parameter ",
+            *p->number, ", ", p->name, ", first read by node ", first_reader, ", and node ", n,
+            " (", program.nodes[n].op->name(), ") reads it; the plan was made for other parameters",
+            remedy);
+    }
+  }
+  for (const auto& [number, unit] : known) {
+    check(read.contains(number), "plan: the unit of nodes ", unit.first->first, " to ",
+          unit.first->last, " has parameter ", number,
+          ", which no node reads; the plan was made for other parameters", remedy);
+  }
+}
+
+}  // namespace
+
 void check_complete(const Plan& plan, const Program& program) {
   const size_t expected = plan.fingerprints.size(), actual = program.nodes.size();
   check(expected == 0 || actual == expected, "plan: it was made for a tape of ", expected,
         " nodes, and this one has ", actual, remedy);
+  if (!plan.units.empty()) check_readers(plan, program);
 }
 
 }  // namespace spool

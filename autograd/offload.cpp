@@ -3,6 +3,7 @@
 #include "spool/runtime/files/spill_file.h"
 #include "spool/runtime/integer.h"
 #include "spool/runtime/memory/allocation_log.h"
+#include "spool/runtime/memory/enqueue_whole.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
@@ -37,21 +38,6 @@ class FileSlot {
   Arena& arena_;
   Arena::Block* block_;
 };
-
-// Enqueues some work.  If that fails halfway, waits for what was enqueued, before its memory is
-// freed.
-template <class Work>
-void enqueue_whole(Stream& queue, const Work& work) {
-  try {
-    work();
-  } catch (...) {
-    try {
-      queue.synchronize();
-    } catch (...) {  // then nothing is running
-    }
-    throw;
-  }
-}
 
 }  // namespace
 
@@ -151,10 +137,7 @@ Offloader::Transfer::~Transfer() {
     if (original_) compute().wait(copied_out_);
     if (fetched_ && !waited_) compute().wait(copied_in_);
   } catch (...) {
-    try {
-      owner_.link_.synchronize();
-    } catch (...) {
-    }
+    wait_quietly(owner_.link_);
   }
 }
 

@@ -8,13 +8,18 @@
 
 namespace spool {
 
+class Homes;
 class ParameterPart;
 
 // A tensor that training changes.  Its address must not change while a tape knows it.
 struct Parameter {
   Name name = "parameter";
+  // On the device.  If the parameter lives on the host, absent but for while it is used.
   Tensor data = {};
   Spec declared = {};  // of data that is absent, or that is a part
+  // The data in host memory, if it lives there, and what brings it to the device (homes.h).
+  Tensor home = {};
+  Homes* homes = nullptr;
   // What this rank has of it, if ranks share each micro-batch (sharding/parameter_part.h).
   std::shared_ptr<ParameterPart> part = {};
   // Absent until backward first writes it, then added to, until the optimizer frees it.  f32 where

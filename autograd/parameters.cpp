@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "spool/autograd/homes.h"
 #include "spool/autograd/sharding/parameter_part.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/normal.h"
@@ -64,7 +65,9 @@ void Parameters::initialise_trained(uint64_t seed) {
 
 void Parameters::draw(size_t parameter, uint64_t seed) {
   const Parameter& p = *all_[parameter];
-  if (!drawn_[parameter] || !p.data) return;
+  if (!drawn_[parameter]) return;
+  if (p.home && !p.data) return with(parameter, [&] { draw(parameter, seed); });
+  if (!p.data) return;
   const auto [constant, deviation] = initial_[parameter];
   if (deviation == 0) {
     launch(Fill{.out = p.data, .value = constant}, stream_);
@@ -74,6 +77,29 @@ void Parameters::draw(size_t parameter, uint64_t seed) {
     launch(NormalFill{.out = p.data, .deviation = deviation, .seed = seed, .tensor = *p.number},
            stream_);
   }
+}
+
+void Parameters::allocate_declared(const std::vector<bool>& away) {
+  for (size_t i = 0; i < all_.size(); ++i) {
+    Parameter& p = *all_[i];
+    if (p.data || (i < away.size() && away[i])) continue;
+    p.data = Tensor(p.declared, stream_, {.name = p.name, .purpose = p.purpose()});
+  }
+}
+
+void Parameters::with(size_t number, const std::function<void()>& work) {
+  check(number < all_.size(), "parameters: there is no parameter ", number, " among the ",
+        all_.size(), " of the model");
+  Parameter& p = *all_[number];
+  if (!p.home || p.data) return work();
+  p.homes->load(p);
+  try {
+    work();
+  } catch (...) {
+    p.data = Tensor::on_host(p.name);
+    throw;
+  }
+  p.homes->store(p);
 }
 
 void Parameters::freeze() {

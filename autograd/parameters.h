@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -39,6 +40,13 @@ class Parameters {
   Parameter& add(std::string_view name, const Spec&, const InitialValues& = {});
   // Adds one that begins with the given values, which initialise() leaves alone.
   Parameter& add(std::string_view name, Tensor values);
+
+  // Gives memory to those that are declared alone, except for these numbers, which live on the host
+  // (homes.h); without values.
+  void allocate_declared(const std::vector<bool>& away);
+  // Calls work() with the parameter's data on the device, if need be as a copy, which then replaces
+  // what is on the host.
+  void with(size_t number, const std::function<void()>& work);
 
   // Those that are there are no longer trained: each costs its weights and nothing else.
   void freeze();

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <tuple>
 
+#include "spool/autograd/parameters.h"
 #include "spool/runtime/check.h"
 
 namespace spool {
@@ -116,7 +117,101 @@ void check_chunks(const Plan& plan, NodeId nodes) {
   }
 }
 
+// "plan: unit of nodes 7 to 12"; formats when it is printed.
+struct UnitInError {
+  const PlannedUnit& unit;
+  friend std::ostream& operator<<(std::ostream& out, const UnitInError& e) {
+    return out << "plan: unit of nodes " << e.unit.first << " to " << e.unit.last;
+  }
+};
+
+void check_unit(const PlannedUnit& u, NodeId nodes) {
+  const UnitInError unit{u};
+  check(u.first >= 0 && u.first <= u.last && u.last < nodes, unit, ": its tape has no such nodes");
+  check(!u.parameters.empty(), unit, " has no parameters; leave it out");
+  check(u.first_readers.size() == u.parameters.size(), unit, " has ", u.parameters.size(),
+        " parameters and ", u.first_readers.size(), " first readers; give one for each");
+  for (size_t i = 0; i < u.parameters.size(); ++i) {
+    check(i == 0 || u.parameters[i - 1] < u.parameters[i], unit, ": parameter ", u.parameters[i],
+          " comes after parameter ", u.parameters[i - 1], "; list each once, in rising order");
+    check(u.first <= u.first_readers[i] && u.first_readers[i] <= u.last, unit, ": node ",
+          u.first_readers[i], ", the first reader of parameter ", u.parameters[i],
+          ", is not one of them");
+  }
+  check(0 <= u.forward_fetch && u.forward_fetch <= u.first, unit, " is fetched before node ",
+        u.forward_fetch, " in forward; that must be at most its first");
+  check(u.last <= u.backward_fetch && u.backward_fetch < after_last(nodes), unit,
+        " is fetched before node ", u.backward_fetch,
+        " in backward; that must be at least its last, and at most the number of nodes");
+}
+
+void check_units(const Plan& plan, NodeId nodes) {
+  const PlannedUnit* before = nullptr;
+  for (const PlannedUnit& unit : plan.units) {
+    check_unit(unit, nodes);
+    check(!before || before->last < unit.first, UnitInError{unit}, " comes after nodes ",
+          before ? before->first : 0, " to ", before ? before->last : 0,
+          "; units must be disjoint, in rising order");
+    before = &unit;
+  }
+  check(plan.units_leaving >= 0 && plan.units_leaving < 1e6, "plan: ", plan.units_leaving,
+        " units may be on their way; it must be a number from 0 on");
+  check(plan.bucket_elements >= 0 && plan.bucket_elements % 2048 == 0, "plan: a bucket of ",
+        plan.bucket_elements,
+        " elements; it must be a multiple of 2048, or 0 for an eighth of all");
+  check(plan.update == UpdateTime::end || !plan.units.empty(),
+        "plan: parameters are to be updated in backward, and it has no units of them");
+  const bool streamed = plan.optimizer_state == OptimizerState::streamed;
+  check(streamed || plan.bucket_elements == 0, "plan: buckets are of state that is streamed, and ",
+        "its place is ", name(plan.optimizer_state));
+  check(streamed || std::ranges::none_of(plan.units, &PlannedUnit::gradients_away),
+        "plan: gradients are to live on the host, and the place of the optimizer's state is ",
+        name(plan.optimizer_state), "; it must be streamed");
+  check(plan.update == UpdateTime::end || plan.optimizer_state != OptimizerState::cpu,
+        "plan: parameters are to be updated in backward, and the host updates them at the end; ",
+        "optimizer state on the device or streamed can");
+}
+
 }  // namespace
+
+bool has_homes(const Plan& plan) {
+  return std::ranges::any_of(
+      plan.units, [](const PlannedUnit& u) { return u.parameters_away || u.gradients_away; });
+}
+
+std::vector<bool> homes_of(const Plan& plan) {
+  std::vector<bool> all;
+  if (!uses_homes(plan)) return all;
+  all.push_back(plan.update == UpdateTime::backward);
+  for (const PlannedUnit& unit : plan.units) {
+    all.push_back(unit.parameters_away);
+    all.push_back(unit.gradients_away);
+  }
+  return all;
+}
+
+std::vector<bool> parameters_away(const Plan& plan) {
+  std::vector<bool> away;
+  for (const PlannedUnit& unit : plan.units) {
+    if (!unit.parameters_away || unit.parameters.empty()) continue;
+    away.resize(std::max(away.size(), size_t{unit.parameters.back()} + 1));
+    for (const uint32_t p : unit.parameters) away[p] = true;
+  }
+  return away;
+}
+
+void check_units(const Plan& plan, const Parameters& parameters) {
+  std::vector<bool> seen(parameters.size());
+  for (const PlannedUnit& unit : plan.units) {
+    for (const uint32_t p : unit.parameters) {
+      check(p < parameters.size(), UnitInError{unit}, " has parameter ", p, ", and the model has ",
+            parameters.size(), "; the plan was made for another model");
+      check(!seen[p], UnitInError{unit}, " has parameter ", p, ", ", parameters[p]->name,
+            ", which another unit has, too");
+      seen[p] = true;
+    }
+  }
+}
 
 Offload offload_of(const Plan& plan, ValueId v) {
   const auto at = std::ranges::lower_bound(plan.offloads, v, {}, &Offload::value);
@@ -142,6 +237,7 @@ void check_plan(const Plan& plan) {
   check_offloads(plan, nodes);
   check_regions(plan, nodes);
   check_chunks(plan, nodes);
+  check_units(plan, nodes);
   const bool streamed = plan.optimizer_state == OptimizerState::streamed;
   check(streamed || plan.state_bytes_on_device == 0, "plan: ", plan.state_bytes_on_device,
         " bytes of the optimizer's state are to stay on the device, and its place is ",

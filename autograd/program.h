@@ -29,6 +29,7 @@ struct Value {
   NodeId producer = -1;            // -1: a parameter or an input
   Parameter* parameter = nullptr;  // not to be dereferenced after the model is gone
   Parameter* trains = nullptr;     // whose gradient is that of the value; the same, or gathered
+  int32_t number = -1;             // of the parameter in Parameters; -1: it is none of those
   bool needs_grad = false;
   bool is_observed = false;  // the caller took its tensor, or began backward at it
 };

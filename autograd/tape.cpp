@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "spool/autograd/fingerprint.h"
+#include "spool/autograd/homes.h"
 #include "spool/autograd/survey.h"
 
 namespace spool {
@@ -20,6 +21,23 @@ Tape::Tape(Stream& stream, TapeOptions options)
   check_stream(options_.loss_scale, "TapeOptions::loss_scale");
   check_stream(options_.random, "TapeOptions::random");
   if (options_.survey) options_.survey->add_tape(stream);
+  if (options_.homes) begin_homes(*options_.homes);
+}
+
+Tape::~Tape() {
+  if (homes_) homes_->end_tape();
+}
+
+void Tape::begin_homes(Homes& homes) {
+  homes_ = &homes;
+  homes.begin_tape(/*is_planned=*/options_.homes != nullptr);
+}
+
+// Of a parameter that lives on the host, which an op reads.
+const Tensor& Tape::data_on_device(const Parameter& p) {
+  if (p.data || !p.homes || !options_.runs) return p.data;
+  if (!homes_ && !options_.chunk) begin_homes(*p.homes);
+  return data_of(p);
 }
 
 Program Tape::take_program() {
@@ -66,8 +84,9 @@ Var Tape::input(const Tensor& part, const Spec& whole) {
 Var Tape::input(Parameter& p) {
   check_not_applying("input");
   const ValueId v = resolve(p);
-  if (!p.data) return {*this, v, deferred_.promise(v, p.spec())};
-  return {*this, v, p.data};
+  const Tensor& data = data_on_device(p);
+  if (!data) return {*this, v, deferred_.promise(v, p.spec())};
+  return {*this, v, data};
 }
 
 const Spec& Operand::spec() const {
@@ -106,16 +125,19 @@ ValueId Tape::id_of(const Var& v) const {
 ValueId Tape::resolve(const Operand& operand) {
   if (operand.var) return id_of(*operand.var);
   Parameter* p = operand.parameter;
-  check(p->data || !options_.runs, "parameter ", p->name, " has no data");
-  check_stream(p->data, p->name.c_str());
+  check(p->data || p->home || !options_.runs, "parameter ", p->name, " has no data");
+  if (p->data) check_stream(p->data, p->name.c_str());
   check(!needs_grad(operand) || !is_only_stored(p->spec().dtype), "parameter ", p->name, ", ",
         p->spec(),
         ", is of a type that is only stored, and cannot be trained; convert it first "
         "(Cast), or set trainable to false");
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
-    at->second = program_.values.add(
-        {.spec = p->spec(), .parameter = p, .trains = p, .needs_grad = needs_grad(operand)});
+    at->second = program_.values.add({.spec = p->spec(),
+                                      .parameter = p,
+                                      .trains = p,
+                                      .number = p->number ? static_cast<int32_t>(*p->number) : -1,
+                                      .needs_grad = needs_grad(operand)});
   }
   return at->second;
 }
@@ -151,6 +173,7 @@ Few<Var> Tape::apply(std::shared_ptr<const Op> op, std::span<const Operand> oper
       {.op = std::move(op), .chunks = std::max(options_.plan.chunks.value_or(next, 1), 1)});
   gradients_.begin_op();
   try {
+    if (homes_) homes_->before_forward(id);
     const Few<Tensor> in = add_inputs(id, operands);
     add_outputs(id);
     check_fingerprint(options_.plan, program_, id);
@@ -168,7 +191,8 @@ Few<Tensor> Tape::add_inputs(NodeId id, std::span<const Operand> operands) {
   Few<Tensor> in;
   for (const Operand& operand : operands) {
     const ValueId v = resolve(operand);
-    in.push_back(operand.var ? operand.var->tensor_if_computed() : operand.parameter->data);
+    in.push_back(operand.var ? operand.var->tensor_if_computed()
+                             : data_on_device(*operand.parameter));
     if (!in[in.size() - 1] && options_.runs) check_readable(id, v);
     program_.nodes[id].inputs.push_back(v);
   }

@@ -92,6 +92,7 @@ struct Root {
 class Tape {
  public:
   explicit Tape(Stream& stream, TapeOptions options = {});
+  ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
@@ -180,6 +181,8 @@ class Tape {
   void check_stream(const Tensor&, const char* what) const;
   void check_not_applying(const char* what) const;
   ValueId resolve(const Operand&);
+  void begin_homes(Homes&);
+  const Tensor& data_on_device(const Parameter&);
 
   struct Before;
   struct Applying;
@@ -218,6 +221,7 @@ class Tape {
   Deferred deferred_;
   std::unordered_map<Parameter*, ValueId> parameters_;
   std::unordered_map<ValueId, Tensor> given_;
+  Homes* homes_ = nullptr;  // of parameters that live on the host
   bool backward_began_ = false;
   bool applying_ = false;         // an op runs in forward, or is saved
   ScopeId idle_checkpoint_ = -1;  // the first that may free nothing

@@ -11,6 +11,7 @@
 namespace spool {
 
 class GradientSink;  // gradient_sink.h
+class Homes;         // homes.h
 struct Survey;       // survey.h
 
 // For the tape of a chunk (chunks/chunk.h): its place in the whole tape.
@@ -44,6 +45,8 @@ struct TapeOptions {
   int64_t first_row = 0;
   // Required if the plan or a scope offloads.  Outlives the tape.
   Offloader* offloader = nullptr;
+  // Required if the plan has units that are away.  Outlives the tape.
+  Homes* homes = nullptr;
   // Is given the gradients of parameters as backward completes them.  Outlives the tape.
   GradientSink* sink = nullptr;
   // Filled by the tape if given; on meta only.  Outlives the tape.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "spool/planner/unit_json.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -255,6 +256,18 @@ void read_plan_field(StoredPlan& stored, const JsonField& field, int version) {
   } else if (key == "buckets_in_flight") {
     expect_version(4, field, version);
     plan.buckets_in_flight = field.integer<int>(2, 1000);
+  } else if (key == "units") {
+    expect_version(5, field, version);
+    for (const JsonField& unit : field.items()) plan.units.push_back(unit_from_json(unit));
+  } else if (key == "update") {
+    expect_version(5, field, version);
+    plan.update = field.enumerator<UpdateTime>();
+  } else if (key == "units_leaving") {
+    expect_version(5, field, version);
+    plan.units_leaving = field.number();
+  } else if (key == "bucket_elements") {
+    expect_version(5, field, version);
+    plan.bucket_elements = field.integer<int64_t>(2048);
   } else if (key == "made_for") {
     expect_version(3, field, version);
     stored.made_for = read_planned_for(field);
@@ -272,6 +285,9 @@ int read_version(const JsonField& root) {
 }
 
 int oldest_version(const StoredPlan& stored) {
+  const Plan& plan = stored.plan;
+  const bool has_units = !plan.units.empty() || plan.units_leaving != Plan{}.units_leaving;
+  if (has_units || plan.bucket_elements > 0 || plan.update != UpdateTime::end) return 5;
   if (stored.plan.buckets_in_flight > 0) return 4;
   if (stored.made_for || stored.plan.state_bytes_on_device > 0) return 3;
   return std::ranges::all_of(stored.plan.regions, is_plain) ? 1 : 2;
@@ -295,6 +311,10 @@ json to_json(const StoredPlan& stored) {
     j["optimizer_state"] = name(plan.optimizer_state);
   }
   if (plan.state_bytes_on_device > 0) j["state_bytes_on_device"] = plan.state_bytes_on_device;
+  for (const PlannedUnit& u : plan.units) j["units"].push_back(to_json(u));
+  if (plan.update != UpdateTime::end) j["update"] = name(plan.update);
+  if (plan.units_leaving != Plan{}.units_leaving) j["units_leaving"] = plan.units_leaving;
+  if (plan.bucket_elements > 0) j["bucket_elements"] = plan.bucket_elements;
   if (plan.buckets_in_flight > 0) j["buckets_in_flight"] = plan.buckets_in_flight;
   if (stored.made_for) j["made_for"] = to_json(*stored.made_for);
   for (const uint64_t f : plan.fingerprints) j["tape_fingerprints"].push_back(to_hex(f));

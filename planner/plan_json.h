@@ -3,7 +3,8 @@
 // The JSON format of a plan, for people and programs to read:
 //
 //   {
-//     "spool_plan": 4,
+//     "spool_plan": 5,
+//     "bucket_elements": 65536,
 //     "buckets_in_flight": 3,
 //     "chunks": {"8":[13],"nodes":14},
 //     "made_for": {"budget_bytes":943718400,"loss_rows":512,"machine":"h200","mlp_rows":0,
@@ -13,7 +14,11 @@
 //     "placement": {"offload":[3],"recompute":[[5,9],12],"values":40},
 //     "regions": [[3,6],{"chunks":8,"leaves":[31],"nodes":[7,12]}],
 //     "state_bytes_on_device": 300000000,
-//     "tape_fingerprints": ["00d1e9bbe4c2a7f1", ... one for each of the 14 nodes]
+//     "tape_fingerprints": ["00d1e9bbe4c2a7f1", ... one for each of the 14 nodes],
+//     "units": [{"away":["parameters","gradients"],"fetch":[0,12],"first_readers":[3,5],
+//                "nodes":[3,6],"parameters":[2,3]}],
+//     "units_leaving": 0.5,
+//     "update": "backward"
 //   }
 //
 // Values and nodes are listed singly, or as [first, last] of a range; "values" and "nodes" are
@@ -21,6 +26,7 @@
 // An omitted field is as in StoredPlan{}; "made_for" has all of its fields.  Equal plans have equal
 // JSON.
 //
+// Version 4 is version 5 without "units", "update", "units_leaving" and "bucket_elements".
 // Version 3 is version 4 without "buckets_in_flight", which the plan of a run on several ranks has.
 // Version 2 is version 3 without "made_for" and "state_bytes_on_device", version 1 is version 2
 // without regions in chunks.  A plan is written as the oldest version that can hold it.
@@ -37,7 +43,7 @@ namespace spool {
 
 class JsonField;
 
-inline constexpr int newest_plan_version = 4;
+inline constexpr int newest_plan_version = 5;
 // Maximum number of nodes, and of values: a hundred times what gpt2-1558m has.
 inline constexpr int64_t max_plan_length = 50'000;
 

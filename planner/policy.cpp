@@ -1,6 +1,7 @@
 #include "spool/planner/policy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "spool/planner/chunks.h"
 #include "spool/planner/offload_schedule.h"
@@ -115,6 +116,16 @@ Plan plan_from_policy(const Policy& policy, const Machine& machine, const Progra
   place_regions(policy, kept, plan);
   if (policy.loss_chunk > 0) plan.chunks = chunk_rows(kept, policy.loss_chunk).chunks;
   plan = with_parts(std::move(plan), policy.in_chunks);
+  if (policy.parameters_on_device || policy.update == UpdateTime::backward) {
+    constexpr size_t all = std::numeric_limits<size_t>::max();
+    const size_t staying = policy.parameters_on_device.value_or(all);
+    HomesByHand homes{.bytes_on_device = staying, .update = policy.update};
+    if (std::holds_alternative<CpuArchitecture>(machine.architecture)) {
+      homes.ahead = 0;  // its processor copies, so that copies ahead hide nothing
+      homes.units_leaving = 0.25;
+    }
+    place_homes(plan, kept, homes);
+  }
   if (policy.offload == Offloading::none) return plan;
   const RehearsedTape tape = rehearse(plan);
   plan.offloads = schedule_offloads(offload_candidates(policy, tape.program), tape.survey, machine,

@@ -5,10 +5,12 @@
 // is the same for all layers.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "spool/planner/chunks.h"
+#include "spool/planner/home_units.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
@@ -31,6 +33,10 @@ struct Policy {
   size_t min_offload_bytes = size_t{1} << 20;  // smaller values stay
   OffloadTarget target = OffloadTarget::host;
   OptimizerState optimizer_state = OptimizerState::device;
+  // Of the units' parameters (home_units.h) so many bytes stay on the device, with their gradients,
+  // and all others live on the host; none: all stay.
+  std::optional<size_t> parameters_on_device = {};
+  UpdateTime update = UpdateTime::end;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
   int64_t mlp_chunk = 0;   // rows of a block's MLP (chunk_mlps()) that are live at a time; 0: all
   std::vector<NodesInChunks> in_chunks = {};  // other nodes that run in chunks

@@ -66,13 +66,21 @@ Tensor Tensor::over(void* data, const Spec& spec, Stream& stream, std::shared_pt
   return t;
 }
 
+void Tensor::fail_absent() const {
+  check(absent_ == "", "the data of parameter ", absent_,
+        " is on the host; Parameters::with() has ", "it on the device while it works");
+  fail(ErrorKind::invalid, "an absent tensor was used, which has no memory");
+}
+
 Tensor Tensor::slice(Range rows) const {
+  if (!storage_) fail_absent();
   Tensor t = *this;
   t.view_ = view_.slice(rows);
   return t;
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
+  if (!storage_) fail_absent();
   check(shape.numel() == numel(), "reshape: ", spec(), " to ", shape);
   Tensor t = *this;
   t.view_ = View(view_.data(), {shape, dtype()});
@@ -80,9 +88,10 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 void read_bytes(const Tensor& t, size_t begin, std::span<std::byte> out) {
+  Stream& stream = t.stream();
   check(begin <= t.nbytes() && out.size() <= t.nbytes() - begin, "read: ", out.size(),
         " bytes from byte ", begin, " of ", t.spec());
-  t.stream().download(out.data(), t.view().data() + begin, out.size());
+  stream.download(out.data(), t.view().data() + begin, out.size());
 }
 
 double item(const Tensor& t) {
@@ -109,6 +118,7 @@ double item(const Tensor& t) {
 namespace {
 
 std::byte* checked_destination(const Tensor& t, size_t begin, size_t bytes) {
+  (void)t.stream();  // it is present
   check(begin <= t.nbytes() && bytes <= t.nbytes() - begin, "write: ", bytes, " bytes at byte ",
         begin, " of ", t.spec());
   return t.view().data() + begin;

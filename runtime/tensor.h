@@ -65,10 +65,17 @@ class View {
   Spec spec_ = {};
 };
 
-// Cheap to copy; copies share memory.  A default-constructed tensor is absent, and false.
+// Cheap to copy; copies share memory.  A default-constructed tensor is absent, and false; what
+// needs its memory or its stream throws.
 class Tensor {
  public:
   Tensor() = default;
+  // Absent, because the parameter of this name is in host memory: errors say so.
+  static Tensor on_host(Name parameter) {
+    Tensor t;
+    t.absent_ = parameter;
+    return t;
+  }
   Tensor(const Spec& spec, Stream& stream, const Label& label = {})
       : storage_(std::make_shared<Storage>(spec, stream, label)), view_(storage_->data(), spec) {}
 
@@ -91,7 +98,11 @@ class Tensor {
   DType dtype() const { return view_.dtype(); }
   size_t nbytes() const { return view_.nbytes(); }
   int64_t numel() const { return view_.numel(); }
-  Stream& stream() const { return storage_->stream(); }
+  Stream& stream() const {
+    if (!storage_) [[unlikely]]
+      fail_absent();
+    return storage_->stream();
+  }
 
   // Whether nothing else refers to the memory, so that it may be written over.
   bool sole_owner() const { return storage_.use_count() == 1 && !is_external(); }
@@ -109,8 +120,11 @@ class Tensor {
   Tensor reshape(const Shape&) const;
 
  private:
+  [[noreturn]] void fail_absent() const;
+
   std::shared_ptr<Storage> storage_;
   View view_;
+  Name absent_ = "";  // the parameter whose data it would be
 };
 
 // Copies bytes [begin_byte, begin_byte + out.size()) to the host, after all work enqueued before.

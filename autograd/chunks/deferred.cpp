@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "spool/autograd/homes.h"
 #include "spool/autograd/survey.h"
 #include "spool/autograd/tape.h"
 
@@ -140,7 +141,7 @@ void Tape::run_once(NodeId id, Tensors& tensors) {
   Few<Tensor> in;
   for (const ValueId v : n.inputs) {
     const Parameter* const parameter = program_.values[v].parameter;
-    in.push_back(parameter ? parameter->data : tensors.at(v));
+    in.push_back(parameter ? data_of(*parameter) : tensors.at(v));
   }
   const Few<Tensor> out = runner_.forward(id, in);
   for (size_t i = 0; i < out.size(); ++i) tensors[n.outputs[i]] = out[i];

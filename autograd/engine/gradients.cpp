@@ -2,9 +2,20 @@
 
 #include <utility>
 
+#include "spool/autograd/homes.h"
 #include "spool/kernels/elementwise.h"
 
 namespace spool {
+
+namespace {
+
+// What earlier micro-batches have added up, if that is on the host.
+void bring_sum(const Parameter& p) {
+  if (!p.grad && p.homes) [[unlikely]]
+    p.homes->need_gradient(p);
+}
+
+}  // namespace
 
 void Gradients::grow() { gradients_.resize(program_.values.size()); }
 
@@ -15,6 +26,7 @@ void Gradients::expect(ValueId v, int contributions) {
 
 Grad Gradients::contribute_in_forward(ValueId v) {
   const Parameter* const p = program_.values[v].trains;
+  if (p) bring_sum(*p);
   const bool existed = bool(p ? p->grad : of(v));
   expect(v, 1);
   undo_log_.back().allocated = !existed;
@@ -81,13 +93,15 @@ DType Gradients::type(ValueId v) const {
 }
 
 DType Gradients::type(const Parameter& p, int contributions) const {
+  bring_sum(p);
   if (p.grad) return p.grad.dtype();
   const bool several = micro_batches_ > 1 || contributions > 1;
-  return several ? accumulator(p.data.dtype()) : p.data.dtype();
+  return several ? accumulator(p.spec().dtype) : p.spec().dtype;
 }
 
 Grad Gradients::contribute_to(const Value& value, int contributions) {
   Parameter& p = *value.trains;
+  bring_sum(p);
   const bool accumulate = bool(p.grad);
   if (!accumulate) {
     const Spec spec{value.spec.shape, type(p, contributions)};

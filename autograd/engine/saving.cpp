@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "spool/autograd/homes.h"
 #include "spool/autograd/survey.h"
 
 namespace spool {
@@ -95,7 +96,7 @@ const Tensor* Saving::find(ValueId v) {
   if (!saved.live && saved.tensor) saved.live = unpack(v);
   if (saved.live) return &saved.live;
   const Parameter* const parameter = program_.values[v].parameter;
-  return parameter ? &parameter->data : nullptr;
+  return parameter ? &data_of(*parameter) : nullptr;
 }
 
 Tensor Saving::unpack(ValueId v) {

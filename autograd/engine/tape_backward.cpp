@@ -7,6 +7,7 @@
 
 #include "spool/autograd/engine/final_gradients.h"
 #include "spool/autograd/fingerprint.h"
+#include "spool/autograd/homes.h"
 #include "spool/autograd/survey.h"
 #include "spool/autograd/tape.h"
 #include "spool/runtime/log.h"
@@ -74,10 +75,12 @@ void Tape::walk_backward() {
   regions_.close_all();
   saving_.free_unread();
   if (options_.offloader) options_.offloader->begin_backward(program_.nodes.next_id());
+  if (homes_) homes_->begin_backward(program_.nodes.next_id());
   FinalGradients final_gradients(program_, options_.sink);
   for (NodeId id = program_.nodes.next_id(); id-- > 0;) {
     const SurveyScope surveyed(options_.work_survey(), stream_, Phase::backward,
                                options_.whole_node(id), *program_.nodes[id].op);
+    if (homes_) homes_->before_backward(id);
     if (options_.offloader) options_.offloader->before_backward(id);
     if (id > 0) regions_.prefetch_for(id - 1);
     const RegionId chunked = regions_.chunked_ending_at(id);

@@ -99,8 +99,10 @@ void Model::clear_padding() {
   if (padding.size() == 0) return;
   for (const Parameter* p : padded_) {
     const Range own = p->part ? p->part->stretches(padding).own : padding;
-    if (!p->data || own.size() == 0) continue;
-    launch(Fill{.out = p->data.view().slice_elements(own)}, parameters_.stream());
+    if ((!p->data && !p->home) || own.size() == 0) continue;
+    parameters_.with(*p->number, [&] {
+      launch(Fill{.out = p->data.view().slice_elements(own)}, parameters_.stream());
+    });
   }
 }
 

@@ -2,11 +2,31 @@
 
 #include <algorithm>
 
+#include "spool/autograd/homes.h"
 #include "spool/autograd/sharding/parameter_part.h"
 
 namespace spool {
 
+namespace {
+
+// In host memory, without the device, whose copies from there and to there have to be over.
+TensorContents contents_at_home(const Parameter& p) {
+  return {p.home.spec(),
+          [&p](size_t begin, std::span<std::byte> out) {
+            p.homes->synchronize();
+            read_bytes(p.home, begin, out);
+          },
+          [&p](size_t begin, std::span<const std::byte> in) {
+            p.homes->synchronize();
+            write_bytes(p.home, begin, in);
+            p.home.stream().synchronize();
+          }};
+}
+
+}  // namespace
+
 TensorContents contents_of(const Parameter& p) {
+  if (p.home) return contents_at_home(p);
   if (!p.part || !p.part->is_cut()) return p.data;
   const size_t size = size_of(p.declared.dtype);
   const auto elements = [size](size_t begin, size_t bytes) {

@@ -24,7 +24,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
 // Reads the file again only if a weight is not finite.
 void check_finite_weights(const ModelFile& in, Model& model) {
   for (const Parameter* p : model.parameters()) {
-    const Tensor& t = p->data;
+    const Tensor& t = p->home ? p->home : p->data;
     if (first_not_finite({t.view().data(), t.nbytes()}, stored(t.dtype()))) {
       in.check_finite();
       check_file(!in.adapter(), in.name(), "with its adapter added, ", p->name,

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "spool/autograd/captured_graphs.h"
 #include "spool/models/families/model.h"
+#include "spool/models/steps/captured_graphs.h"
 
 namespace spool {
 

@@ -26,10 +26,7 @@ int64_t Buckets::usual_size(int64_t elements) {
 }
 
 Buckets::Buckets(const std::vector<Range>& parts)
-    : Buckets(parts, ends_of(parts), ends_of(parts).back()) {}
-
-Buckets::Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements)
-    : Buckets(parts, std::move(begins), elements, usual_size(elements)) {}
+    : Buckets(parts, ends_of(parts), ends_of(parts).back(), usual_size(ends_of(parts).back())) {}
 
 Buckets Buckets::one(const std::vector<Range>& parts) {
   const std::vector<int64_t> ends = ends_of(parts);

@@ -35,7 +35,8 @@ class Buckets {
   explicit Buckets(const std::vector<Range>& parts);
   static Buckets one(const std::vector<Range>& parts);
   // Parts that begin at these elements of so many, in rising order, with gaps that no slice has.
-  Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements);
+  Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements,
+          int64_t bucket_elements);
   // The same parts in buckets of so many elements, a multiple of a granule.
   static Buckets of_size(const std::vector<Range>& parts, int64_t bucket_elements);
   // Elements of a bucket among so many, unless it is cut further.
@@ -50,8 +51,6 @@ class Buckets {
   const std::vector<Bucket>& all() const { return all_; }
 
  private:
-  Buckets(const std::vector<Range>& parts, std::vector<int64_t> begins, int64_t elements,
-          int64_t bucket_elements);
   void add_slices(size_t part, Range elements);
 
   int64_t elements_ = 0, bucket_elements_ = 0;

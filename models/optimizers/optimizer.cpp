@@ -23,7 +23,7 @@ static_assert(norm_granule == weights_granule, "ranges of the row have whole gra
 constexpr const char* master_row = "master";
 
 bool has_masters(const std::vector<Parameter*>& parameters, Rounding rounding) {
-  return !parameters.empty() && parameters.front()->data.dtype() == DType::bf16 &&
+  return !parameters.empty() && parameters.front()->spec().dtype == DType::bf16 &&
          rounding == Rounding::nearest;
 }
 
@@ -52,9 +52,9 @@ std::vector<OwnRow::Slice> whole_row(const std::vector<Parameter*>& parameters) 
 void check_parameters(const char* who, const std::vector<Parameter*>& parameters,
                       const UpdateSettings& settings) {
   check(!parameters.empty(), who, ": no parameters were given");
-  const DType type = parameters.front()->data.dtype();
+  const DType type = parameters.front()->spec().dtype;
   for (const Parameter* p : parameters) {
-    check(p->data.dtype() == type, who, ": parameters must be all f32 or all bf16");
+    check(p->spec().dtype == type, who, ": parameters must be all f32 or all bf16");
   }
   check(std::isfinite(settings.clip) && settings.clip >= 0, who,
         ": the limit of the gradients' norm must be a finite number, 0 for none, not ",
@@ -84,7 +84,8 @@ Optimizer::Optimizer(std::unique_ptr<const UpdateRule> rule, std::vector<Paramet
       rounding_(settings.rounding),
       stream_(stream),
       own_(memory.own),
-      others_(memory.others) {
+      others_(memory.others),
+      homes_(memory.homes) {
   const char* const who = rule_->name();
   check_parameters(who, parameters_, settings);
   std::vector<ParameterRate> rates = rates_of(parameters_, settings.groups, settings.decay, who);
@@ -93,17 +94,34 @@ Optimizer::Optimizer(std::unique_ptr<const UpdateRule> rule, std::vector<Paramet
   schedule_ = Tensor({Shape{scheduled}, DType::f32}, stream, label);
   clip_ = Tensor({Shape{3}, DType::f32}, stream, label);
   squared_ = Tensor({Shape{1}, DType::f64}, stream, label);
+  first_granules_.resize(parameters_.size());
+  for (size_t i = parameters_.size(); i-- > 0;) {
+    first_granules_[i] = granules_;
+    granules_ += ceil_div(parameters_[i]->gathered().shape.numel(), norm_granule);
+  }
   const bool masters = has_masters(parameters_, rounding_);
   state_ =
       std::make_unique<StateRows>(parameters_, rows_of(*rule_, masters), masters, stream, memory);
-  loop_ = std::make_unique<UpdateLoop>(*rule_, parameters_, std::move(rates), *state_, scheduled);
+  loop_ = std::make_unique<UpdateLoop>(*rule_, parameters_, std::move(rates), *state_, scheduled,
+                                       homes_);
+  if (!homes_) return;
+  check(!homes_->updates_in_backward() || limit_ == 0, who, ": parameters that are updated in ",
+        "backward cannot wait for the norm of all gradients, by which a clip of ", limit_,
+        " cuts them; set the clip to 0, or update them at the end");
+  for (size_t i = 0; i < parameters_.size(); ++i) numbers_.emplace(parameters_[i], i);
+  squares_ = squares();
+  if (homes_->updates_in_backward()) {
+    squared_of_one_ = Tensor({Shape{1}, DType::f64}, stream, label);
+    clip_of_one_ = Tensor({Shape{3}, DType::f32}, stream, label);
+  }
+  homes_->set_user(this);
 }
 
 // Waits, since enqueued work must not outlive its memory.
 Optimizer::~Optimizer() { state_->wait_quietly(); }
 
 void Optimizer::initialise() {
-  initialised_ = false;
+  initialised_ = measures_ahead_ = false;
   prepared_ = 0;
   state_->initialise();
   loop_->forget_failure();
@@ -134,12 +152,12 @@ void Optimizer::prepare(int64_t t, double learning_rate) {
 }
 
 void Optimizer::check_update(const Tensor& random) const {
-  check_whole();
+  if (!measures_ahead_) check_whole();  // else backward has begun the update
   const char* const who = rule_->name();
   check(prepared_ > 0, who, ": the step has no number and no learning rate; call prepare() before ",
         "each update(), or step() for both");
   const auto has_gradient = [](const Parameter* p) { return bool(p->grad); };
-  check(own_ || std::ranges::any_of(parameters_, has_gradient), who,
+  check(own_ || measures_ahead_ || std::ranges::any_of(parameters_, has_gradient), who,
         ": no parameter has a gradient; run backward of a loss that depends on them before ",
         "each update, which frees the gradients");
   for (const Parameter* p : parameters_) {
@@ -155,9 +173,7 @@ void Optimizer::update(const Tensor& random) {
   const TraceScope scope(stream_.trace(), "optimizer");
   measure_gradients();
   try {
-    loop_->update({.schedule = schedule_,
-                   .clip = clip_,
-                   .random = rounding_ == Rounding::nearest ? View() : View(random)});
+    loop_->update(scalars(clip_, random));
     if (own_) own_->gather_parameters();
   } catch (...) {
     if (loop_->half_updated()) free_gradients();
@@ -168,8 +184,18 @@ void Optimizer::update(const Tensor& random) {
   free_gradients();
 }
 
+UpdateStep::Scalars Optimizer::scalars(const Tensor& clip, const Tensor& random) const {
+  return {.schedule = schedule_,
+          .clip = clip,
+          .random = rounding_ == Rounding::nearest ? View() : View(random)};
+}
+
 void Optimizer::free_gradients() {
-  for (Parameter* p : parameters_) p->grad = {};
+  measures_ahead_ = false;
+  for (Parameter* p : parameters_) {
+    p->grad = {};
+    if (homes_) homes_->free_gradient(*p);
+  }
   if (own_) own_->free_gradients();
 }
 
@@ -177,17 +203,9 @@ void Optimizer::free_gradients() {
 // parameter without a gradient are zero.
 void Optimizer::measure_gradients() {
   const std::vector<OwnRow::Slice> slices = own_ ? own_->slices() : whole_row(parameters_);
-  std::vector<int64_t> first(parameters_.size());  // granule of each parameter
-  int64_t granules = 0;
-  for (size_t i = parameters_.size(); i-- > 0;) {
-    first[i] = granules;
-    granules += ceil_div(parameters_[i]->gathered().shape.numel(), norm_granule);
-  }
-  const Tensor squares(
-      {Shape{granules}, DType::f64}, stream_,
-      {.name = Name::never_freed(SquaredNorm::name), .purpose = Purpose::workspace});
+  const Tensor squares = measures_ahead_ ? squares_ : this->squares();
   const auto has_gradient = [](const Parameter* p) { return bool(p->grad); };
-  if (own_ || others_ || !std::ranges::all_of(parameters_, has_gradient)) {
+  if (!measures_ahead_ && (own_ || others_ || !std::ranges::all_of(parameters_, has_gradient))) {
     launch(Fill{.out = squares}, stream_);
   }
   SquaredNorm norm;
@@ -201,7 +219,7 @@ void Optimizer::measure_gradients() {
     const View gradient = own_ ? own_->gradient(slice.parameter, slice.elements)
                                : View(parameters_[slice.parameter]->grad);
     if (!gradient || (others_ && !others_->is_counted(*parameters_[slice.parameter]))) continue;
-    const int64_t begin = first[slice.parameter] + slice.elements.begin / norm_granule;
+    const int64_t begin = first_granules_[slice.parameter] + slice.elements.begin / norm_granule;
     if (norm.x.full() || begin != measured.end) {
       launch_norm();
       measured.begin = begin;
@@ -214,6 +232,46 @@ void Optimizer::measure_gradients() {
   launch(SumGranules{.out = squared_, .granules = squares}, stream_);
   if (others_) others_->add_up(squared_);
   launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = limit_}, stream_);
+}
+
+Tensor Optimizer::squares() const {
+  return {{Shape{granules_}, DType::f64},
+          stream_,
+          {.name = Name::never_freed(SquaredNorm::name), .purpose = Purpose::workspace}};
+}
+
+View Optimizer::squares_of(size_t parameter) const {
+  const int64_t begin = first_granules_[parameter];
+  const int64_t count = ceil_div(parameters_[parameter]->spec().shape.numel(), norm_granule);
+  return squares_.view().slice_elements({begin, begin + count});
+}
+
+void Optimizer::begin_final() {
+  check_whole();
+  launch(Fill{.out = squares_}, stream_);
+  measures_ahead_ = true;
+}
+
+void Optimizer::measure(const Parameter& p) {
+  SquaredNorm norm{.out = squares_of(numbers_.at(&p))};
+  norm.x.add(p.grad);
+  launch(norm, stream_);
+}
+
+std::vector<View> Optimizer::state_on_host(const Parameter& p) const {
+  std::vector<View> rows;
+  const StateRows::Part* const part = loop_->part_on_host(numbers_.at(&p));
+  if (!part) return rows;
+  for (const Tensor& row : part->rows) rows.emplace_back(row);
+  return rows;
+}
+
+// Whether its own gradient is finite decides, as that of others is not known yet.
+void Optimizer::update(const Parameter& p, const std::vector<Tensor>& fetched) {
+  const size_t i = numbers_.at(&p);
+  launch(SumAll{.out = Grad(squared_of_one_), .x = squares_of(i)}, stream_);
+  launch(ClipFactor{.clip = clip_of_one_, .squared = squared_of_one_}, stream_);
+  loop_->update_one(i, fetched, scalars(clip_of_one_, random_));
 }
 
 void Optimizer::set_steps(int64_t steps) {

@@ -36,8 +36,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "spool/autograd/homes.h"
 #include "spool/autograd/plan.h"
 #include "spool/models/optimizers/parameter_groups.h"
 #include "spool/models/optimizers/update_rule.h"
@@ -65,6 +67,8 @@ struct OptimizerMemory {
   size_t bytes_on_device = 0;  // maximum share of streamed state that stays on the device
   OwnRow* own = nullptr;       // what is updated, if not all parameters (own_row.h); outlives it
   OtherRanks* others = nullptr;  // of ranks (other_ranks.h); outlives it
+  Homes* homes = nullptr;        // of parameters and gradients on the host (homes.h); outlives it
+  int64_t bucket_elements = 0;   // of streamed state on the device at a time; as Plan has it
 };
 
 // The settings that all rules have.
@@ -88,15 +92,13 @@ struct StateRange {
   Range elements = {};
 };
 
-class Optimizer {
+class Optimizer : private GradientUser {
  public:
   // Allocates all state.
   Optimizer(std::unique_ptr<const UpdateRule>, std::vector<Parameter*> parameters,
             const UpdateSettings&, Stream&, const OptimizerMemory& = {});
   // Waits for the host's part of the last step.
-  virtual ~Optimizer();
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
+  ~Optimizer() override;
 
   const std::vector<Parameter*>& parameters() const { return parameters_; }
 
@@ -111,6 +113,8 @@ class Optimizer {
   // the step, and an unused element.
   void prepare(int64_t t, double learning_rate);
   void update(const Tensor& random = {});
+  // The random state of updates in backward (homes.h), which come between the two.
+  void set_random(const Tensor& random) { random_ = random; }
   // The next step.  If it throws, no step was done.
   void step(double learning_rate, const Tensor& random = {}) {
     prepare(steps_ + 1, learning_rate);
@@ -146,6 +150,13 @@ class Optimizer {
   void check_update(const Tensor& random) const;
   void measure_gradients();
   void free_gradients();
+  UpdateStep::Scalars scalars(const Tensor& clip, const Tensor& random) const;
+  Tensor squares() const;
+  View squares_of(size_t parameter) const;
+  void begin_final() override;
+  void measure(const Parameter&) override;
+  std::vector<View> state_on_host(const Parameter&) const override;
+  void update(const Parameter&, const std::vector<Tensor>& fetched) override;
   const Parameter& parameter_of(const StateRange&) const;
   StateRows& open_state(const StateRange&, const Spec& of, size_t bytes);
 
@@ -156,7 +167,14 @@ class Optimizer {
   Stream& stream_;
   OwnRow* own_;
   OtherRanks* others_;
+  Homes* homes_;
   Tensor schedule_, squared_, clip_;
+  std::vector<int64_t> first_granules_;  // of each parameter's part of the norm
+  int64_t granules_ = 0;
+  // With homes: the granules, written as gradients are final; and of one updated in backward.
+  Tensor squares_, squared_of_one_, clip_of_one_, random_;
+  std::unordered_map<const Parameter*, size_t> numbers_;  // of parameters
+  bool measures_ahead_ = false;  // some of the step's gradients have been measured
   std::unique_ptr<StateRows> state_;
   std::unique_ptr<UpdateLoop> loop_;
   int64_t steps_ = 0, prepared_ = 0;  // prepared: the step, or 0

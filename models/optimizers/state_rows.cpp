@@ -37,14 +37,18 @@ void set_to_zero(const Tensor& row) {
 // The buckets of parts that follow one another or, in an own row, begin where they are in it after
 // `begin` elements, of which there are so many.
 Buckets buckets_of(const std::vector<StateRows::Part>& parts, const OwnRow* own, int64_t begin,
-                   int64_t elements) {
+                   int64_t elements, int64_t bucket_elements) {
   std::vector<Range> ranges;
   std::vector<int64_t> begins;
   for (const StateRows::Part& part : parts) {
     ranges.push_back(part.range.elements);
     begins.push_back(part.range.at - begin);
   }
-  return own ? Buckets(ranges, begins, elements) : Buckets(ranges);
+  if (own) {
+    if (bucket_elements == 0) bucket_elements = Buckets::usual_size(elements);
+    return {ranges, begins, elements, bucket_elements};
+  }
+  return bucket_elements > 0 ? Buckets::of_size(ranges, bucket_elements) : Buckets(ranges);
 }
 
 // The slices of an own row, of which the first elements have their state on the device.
@@ -105,10 +109,20 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
     return own_places(*memory.own, here, memory.state);
   }
   const std::vector<int64_t> numels = numels_of(parameters);
-  std::vector<int64_t> here(numels.size());
-  if (memory.state == OptimizerState::device || rows.empty()) here = numels;
+  std::vector<int64_t> here = numels;  // if they are not away
+  const auto is_away = [&](size_t i) {
+    return memory.homes && memory.homes->is_away(*parameters[i]);
+  };
+  for (size_t i = 0; i < here.size(); ++i) {
+    if (!is_away(i)) continue;
+    check(memory.state == OptimizerState::streamed, "optimizer: parameter ", parameters[i]->name,
+          " is trained and lives on the host, and the place of its state is ", name(memory.state),
+          "; it must be streamed");
+    here[i] = 0;
+  }
+  if (memory.state == OptimizerState::cpu && !rows.empty()) here.assign(here.size(), 0);
   if (memory.state == OptimizerState::streamed && !rows.empty()) {
-    here = elements_on_device(numels, rows, memory.bytes_on_device);
+    here = elements_on_device(here, rows, memory.bytes_on_device);
   }
   std::vector<PlacedRange> places;
   places.reserve(numels.size() + 1);
@@ -116,7 +130,8 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
     if (here[i] > 0 || numels[i] == 0) {
       places.push_back({OptimizerState::device, i, {0, here[i]}});
     }
-    if (here[i] < numels[i]) places.push_back({memory.state, i, {here[i], numels[i]}});
+    const OptimizerState there = is_away(i) ? OptimizerState::streamed : memory.state;
+    if (here[i] < numels[i]) places.push_back({there, i, {here[i], numels[i]}});
   }
   return places;
 }
@@ -127,7 +142,8 @@ StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<Stat
       rows_(std::move(rows)),
       masters_(masters),
       device_(device),
-      own_(memory.own) {
+      own_(memory.own),
+      bucket_elements_(memory.bucket_elements) {
   const std::vector<PlacedRange> places = places_of(parameters_, rows_, memory);
   on_device_.reserve(places.size());
   for (const PlacedRange& range : places) {
@@ -143,7 +159,9 @@ StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<Stat
 }
 
 Buckets StateRows::device_buckets() const {
-  if (link_ || own_) return buckets_of(on_device_, own_, /*begin=*/0, own_here_);
+  if (link_ || own_) {
+    return buckets_of(on_device_, own_, /*begin=*/0, own_here_, /*bucket_elements=*/0);
+  }
   std::vector<Range> ranges;
   for (const Part& part : on_device_) ranges.push_back(part.range.elements);
   return Buckets::one(ranges);
@@ -166,8 +184,9 @@ void StateRows::allocate_on_device() {
     for (Part& part : on_device_) {
       const Parameter& p = *parameters_[part.range.parameter];
       const int64_t n = part.range.elements.size();
-      part.rows.emplace_back(Spec{n == p.data.numel() ? p.data.shape() : Shape{n}, row.type},
-                             device_, Label{.name = p.name, .purpose = Purpose::optimizer});
+      part.rows.emplace_back(
+          Spec{n == p.spec().shape.numel() ? p.spec().shape : Shape{n}, row.type}, device_,
+          Label{.name = p.name, .purpose = Purpose::optimizer});
     }
   }
 }
@@ -178,7 +197,7 @@ void StateRows::allocate_on_host(HostLink* link, OptimizerState place) {
   host_ = link->open_host();
   queues_ = {host_.get(), &link->out(), &link->in()};
   const int64_t own_there = own_ ? own_->elements() - own_here_ : 0;
-  host_buckets_ = buckets_of(on_host_, own_, own_here_, own_there);
+  host_buckets_ = buckets_of(on_host_, own_, own_here_, own_there, bucket_elements_);
   for (const StateRow& row : rows_) {
     host_rows_.push_back(make_on_host(row.type, sentence("optimizer ", row.name)));
     for (size_t i = 0; i < on_host_.size(); ++i) {
@@ -188,7 +207,7 @@ void StateRows::allocate_on_host(HostLink* link, OptimizerState place) {
   if (place == OptimizerState::cpu) {
     host_updates_ = device_.side_stream();
     queues_.push_back(host_updates_.get());
-    const Tensor all = make_on_host(parameters_.front()->data.dtype(), "parameters on the host");
+    const Tensor all = make_on_host(parameters_.front()->spec().dtype, "parameters on the host");
     for (size_t i = 0; i < on_host_.size(); ++i) on_host_[i].parameter = part_of(all, i);
   }
   host_->synchronize();
@@ -236,6 +255,23 @@ void StateRows::initialise() {
   enqueue_whole([&] {
     for (const Buckets::Bucket& bucket : host_buckets_.all()) copy_masters(memory, bucket);
   });
+  make_masters_on_host();
+}
+
+void StateRows::make_masters_on_host() const {
+  const auto is_at_home = [&](const Part& part) {
+    return bool(parameters_[part.range.parameter]->home);
+  };
+  if (std::ranges::none_of(on_host_, is_at_home)) return;
+  device_.synchronize();  // its copies write to these rows, too
+  for (const Part& part : on_host_) {
+    const Tensor& home = parameters_[part.range.parameter]->home;
+    if (!home) continue;
+    const View from = home.view().slice_elements(part.range.elements);
+    launch(Cast{.out = part.rows.back().view().slice_elements({0, from.numel()}), .in = from},
+           *host_);
+  }
+  host_->synchronize();
 }
 
 void StateRows::copy_parameters() const {
@@ -247,9 +283,11 @@ void StateRows::copy_parameters() const {
   out.synchronize();
 }
 
+// Those of parameters that live on the host are made there.
 void StateRows::copy_masters(const Tensor& memory, const Buckets::Bucket& bucket) const {
   for (const Buckets::Slice& slice : bucket.slices) {
     const Parameter& parameter = *parameters_[on_host_[slice.part].range.parameter];
+    if (parameter.home) continue;
     launch(Cast{.out = memory.view().slice_elements({slice.at, slice.at + slice.elements.size()}),
                 .in = parameter.elements(slice.elements)},
            device_);

@@ -113,6 +113,7 @@ class StateRows {
   Tensor make_on_host(DType, Name) const;
   Tensor part_of(const Tensor& on_host, size_t part) const;
   void copy_parameters() const;
+  void make_masters_on_host() const;
   void copy_masters(const Tensor& memory, const Buckets::Bucket&) const;
   template <class Copy>
   void for_each_part(const StateRange&, const Copy&) const;
@@ -122,7 +123,8 @@ class StateRows {
   bool masters_;
   Stream& device_;
   OwnRow* own_;
-  int64_t own_here_ = 0;  // elements of the own row whose state is on the device
+  int64_t bucket_elements_;  // of the state on the host; 0: as usual
+  int64_t own_here_ = 0;     // elements of the own row whose state is on the device
   HostLink* link_ = nullptr;
   std::unique_ptr<Stream> host_, host_updates_;
   std::vector<Stream*> queues_;  // of the host's work and of the copies

@@ -45,17 +45,22 @@ std::vector<uint32_t> numbers_of(const std::vector<Parameter*>& parameters) {
 }  // namespace
 
 UpdateLoop::UpdateLoop(const UpdateRule& rule, const std::vector<Parameter*>& parameters,
-                       std::vector<ParameterRate> rates, StateRows& state, int64_t scheduled)
+                       std::vector<ParameterRate> rates, StateRows& state, int64_t scheduled,
+                       Homes* homes)
     : rule_(rule),
       parameters_(parameters),
       rates_(std::move(rates)),
       numbers_(numbers_of(parameters)),
       state_(state),
       device_(state.device()),
+      homes_(homes),
       here_(state.device_buckets()) {
   for (const StateRow& row : state.rows()) {
     row_begins_.push_back(element_bytes_);
     element_bytes_ += size_of(row.type);
+  }
+  if (homes_ && !homes_->updates_in_backward()) {
+    parameter_bytes_ = size_of(parameters_.front()->spec().dtype);
   }
   if (!state_.host_updates()) return;
   const auto make = [&](const Shape& shape, DType type) {
@@ -81,12 +86,15 @@ void UpdateLoop::update(const UpdateStep::Scalars& scalars) {
 void UpdateLoop::allocate(Slots& slots) const {
   const Buckets& all = state_.host_buckets();
   const auto elements = static_cast<size_t>(all.bucket_elements());
-  for (size_t i = 0; i < std::min<size_t>(in_flight, all.all().size()); ++i) {
+  const auto count = static_cast<size_t>(std::ranges::count_if(
+      all.all(), [this](const Bucket& bucket) { return has_gradient(bucket); }));
+  for (size_t i = 0; i < std::min<size_t>(in_flight, count); ++i) {
     if (state_.host_updates()) {
       slots[i].gradients =
           HostSlot(state_.link(), elements * sizeof(float), "gradients on the host");
     } else {
-      const auto bytes = static_cast<int64_t>(elements * element_bytes_);
+      const size_t of_one = element_bytes_ + parameter_bytes_ + bytes_of_gradients();
+      const auto bytes = static_cast<int64_t>(elements * of_one);
       slots[i].rows = Tensor({Shape{bytes}, DType::i8}, device_,
                              {.name = "optimizer bucket", .purpose = Purpose::optimizer});
     }
@@ -159,18 +167,28 @@ void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scal
     const View from = state_.of_host(row, bucket.elements);
     in.copy_in(row_of(slot.rows, row, whole).data(), from.data(), from.nbytes());
   }
+  for_each_away(bucket, slot, [&](const View& to, const View& from, bool) {
+    in.copy_in(to.data(), from.data(), from.nbytes());
+  });
   device_.wait(in.record());
   const auto row = [&](View& to, size_t number, const Buckets::Slice& slice) {
     to = row_of(slot.rows, number, in_bucket(slice));
   };
-  const auto entry = [&](size_t i) { return entry_of(bucket.slices[i], state_.on_host(), row); };
+  const auto entry = [&](size_t i) {
+    UpdateEntry e = entry_of(bucket.slices[i], state_.on_host(), row);
+    if (homes_ && e.grad) place_in(slot, bucket.slices[i], e);
+    return e;
+  };
   rule_.update(UpdateStep(bucket.slices.size(), entry, scalars, device_));
-  free_used_gradients(bucket, state_.on_host());
   state_.link().begin_out();
   for (size_t number = 0; number < row_begins_.size(); ++number) {
     const View to = state_.of_host(number, bucket.elements);
     out.copy_out(to.data(), row_of(slot.rows, number, whole).data(), to.nbytes());
   }
+  for_each_away(bucket, slot, [&](const View& from, const View& to, bool is_gradient) {
+    if (!is_gradient) out.copy_out(to.data(), from.data(), to.nbytes());
+  });
+  free_used_gradients(bucket, state_.on_host());
   slot.done = out.record();
 }
 
@@ -206,9 +224,35 @@ void UpdateLoop::update_on_host(const Bucket& bucket, Slot& slot,
   });
 }
 
+const StateRows::Part* UpdateLoop::part_on_host(size_t parameter) const {
+  for (const StateRows::Part& part : state_.on_host()) {
+    if (part.range.parameter == parameter) return &part;
+  }
+  return nullptr;
+}
+
+void UpdateLoop::update_one(size_t parameter, const std::vector<Tensor>& fetched,
+                            const UpdateStep::Scalars& scalars) {
+  half_updated_ = true;
+  for (const auto* parts : {&state_.on_device(), &state_.on_host()}) {
+    for (const StateRows::Part& part : *parts) {
+      if (part.range.parameter != parameter) continue;
+      const bool is_here = parts == &state_.on_device();
+      const auto row = [&](View& to, size_t number, const Buckets::Slice&) {
+        to = is_here ? part.rows[number].view() : fetched[number].view();
+      };
+      const auto index = static_cast<size_t>(&part - parts->data());
+      const Buckets::Slice whole{.part = index, .elements = part.range.elements};
+      const auto entry = [&](size_t) { return entry_of(whole, *parts, row); };
+      rule_.update(UpdateStep(/*count=*/1, entry, scalars, device_));
+    }
+  }
+}
+
 View UpdateLoop::gradient_of(size_t parameter, Range elements) const {
   if (state_.own()) return state_.own()->gradient(parameter, elements);
   View gradient = parameters_[parameter]->grad;
+  if (!gradient && homes_) gradient = homes_->gradient(*parameters_[parameter]);
   if (gradient) set_elements(gradient, View(gradient), elements);
   return gradient;
 }
@@ -228,7 +272,7 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
   const Parameter& p = *parameters_[i];
   entry.grad = gradient_of(i, slice.elements);
   if (!entry.grad) return entry;
-  entry.parameter = p.elements(slice.elements);
+  if (p.data) entry.parameter = p.elements(slice.elements);
   entry.rate = rates_[i].rate;
   entry.decay = rates_[i].decay;
   entry.index = numbers_[i];
@@ -254,8 +298,57 @@ void UpdateLoop::free_used_gradients(const Bucket& bucket, const Parts& parts) {
     const Buckets::Slice& slice = bucket.slices[n];
     const size_t i = parts[slice.part].range.parameter;
     unused_[i] -= slice.elements.size();
-    if (unused_[i] == 0) parameters_[i]->grad = {};
+    if (unused_[i] > 0) continue;
+    parameters_[i]->grad = {};
+    if (homes_) homes_->free_gradient(*parameters_[i]);
   }
+}
+
+// Of one element, of the gradients that are on the host now.
+size_t UpdateLoop::bytes_of_gradients() const {
+  size_t bytes = 0;
+  for (const Parameter* p : parameters_) {
+    if (const View gradient = homes_ ? homes_->gradient(*p) : View()) {
+      bytes = std::max(bytes, size_of(gradient.dtype()));
+    }
+  }
+  return bytes;
+}
+
+// Calls copy(in the slot, in host memory, whether it is a gradient) for what of a bucket is away,
+// beside state.
+template <class Copy>
+void UpdateLoop::for_each_away(const Bucket& bucket, const Slot& slot, const Copy& copy) const {
+  if (!homes_) return;
+  for (const Buckets::Slice& slice : bucket.slices) {
+    const size_t i = state_.on_host()[slice.part].range.parameter;
+    const Parameter& p = *parameters_[i];
+    const View gradient = gradient_of(i, slice.elements);
+    if (!gradient) continue;
+    if (!p.data) {
+      const View home = p.home.view().slice_elements(slice.elements);
+      copy(extra_row_of(slot.rows, /*of_gradients=*/false, slice, home.dtype()), home, false);
+    }
+    if (!p.grad) copy(extra_row_of(slot.rows, true, slice, gradient.dtype()), gradient, true);
+  }
+}
+
+// In place of what is away, its copy in the slot.
+void UpdateLoop::place_in(const Slot& slot, const Buckets::Slice& slice, UpdateEntry& entry) const {
+  const Parameter& p = *parameters_[state_.on_host()[slice.part].range.parameter];
+  if (!p.data) {
+    entry.parameter = extra_row_of(slot.rows, /*of_gradients=*/false, slice, p.spec().dtype);
+  }
+  if (!p.grad) entry.grad = extra_row_of(slot.rows, true, slice, entry.grad.dtype());
+}
+
+// The slice's elements in the row of parameters, or of gradients, which come after the state's.
+View UpdateLoop::extra_row_of(const Tensor& memory, bool of_gradients, const Buckets::Slice& slice,
+                              DType type) const {
+  const auto bucket = static_cast<size_t>(state_.host_buckets().bucket_elements());
+  const size_t before = element_bytes_ + (of_gradients ? parameter_bytes_ : 0);
+  const size_t at = bucket * before + static_cast<size_t>(slice.at) * size_of(type);
+  return {memory.view().data() + at, {Shape{slice.elements.size()}, type}};
 }
 
 // Elements of one row of state in a slot.

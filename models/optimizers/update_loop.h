@@ -30,10 +30,15 @@ class UpdateLoop {
   // The references must outlive the loop, which is destroyed after its work.  `scheduled`: how many
   // numbers of the rule change from step to step.
   UpdateLoop(const UpdateRule&, const std::vector<Parameter*>&, std::vector<ParameterRate>,
-             StateRows&, int64_t scheduled);
+             StateRows&, int64_t scheduled, Homes*);
 
   // Updates the parameters that have a gradient.
   void update(const UpdateStep::Scalars&);
+  // In backward, updates one that has a gradient; `fetched` are the rows of part_on_host() on the
+  // device.  update() then ends the step.
+  void update_one(size_t parameter, const std::vector<Tensor>& fetched, const UpdateStep::Scalars&);
+  // The part of the parameter whose state is on the host; null: none.
+  const StateRows::Part* part_on_host(size_t parameter) const;
   // Whether an update has failed after it began to change the state.
   bool half_updated() const { return half_updated_; }
   // The state was initialised again.
@@ -43,7 +48,8 @@ class UpdateLoop {
   using Bucket = Buckets::Bucket;
   using Parts = std::vector<StateRows::Part>;
   static constexpr size_t in_flight = 3;
-  // The memory of a bucket: of all rows of state on the device, or of gradients on the host.
+  // The memory of a bucket: of all rows of state on the device, with two more of parameters and
+  // gradients that are away; or of gradients on the host.
   struct Slot {
     Tensor rows = {};
     HostSlot gradients = {};
@@ -66,6 +72,12 @@ class UpdateLoop {
   void tell_owner(const Bucket&, int64_t begin, Stream& by) const;
   void free_used_gradients(const Bucket&, const Parts&);
   View row_of(const Tensor& memory, size_t row, Range elements) const;
+  View extra_row_of(const Tensor& memory, bool of_gradients, const Buckets::Slice&,
+                    DType type) const;
+  size_t bytes_of_gradients() const;
+  void place_in(const Slot&, const Buckets::Slice&, UpdateEntry&) const;
+  template <class Copy>
+  void for_each_away(const Bucket&, const Slot&, const Copy&) const;
 
   const UpdateRule& rule_;
   const std::vector<Parameter*>& parameters_;
@@ -73,9 +85,11 @@ class UpdateLoop {
   std::vector<uint32_t> numbers_;  // of each parameter, for random bits
   StateRows& state_;
   Stream& device_;
+  Homes* homes_;
   Buckets here_;                     // of the state on the device
   std::vector<size_t> row_begins_;   // of each row in a slot, in bytes per element
   size_t element_bytes_ = 0;         // of all rows
+  size_t parameter_bytes_ = 0;       // of one element, if any is away
   Tensor schedule_, clip_, random_;  // the host's copies, if it updates
   std::vector<int64_t> unused_;      // during an update: remaining elements of each parameter
   bool half_updated_ = false;

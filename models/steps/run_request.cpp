@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "spool/runtime/cuda/device.h"
@@ -12,11 +13,12 @@
 namespace spool {
 
 std::function<size_t(const Plan&)> other_peak_of(const RunSteps& run) {
+  using Key = std::tuple<OptimizerState, size_t, std::vector<bool>>;
   if (!run.others) return {};
-  const auto known = std::make_shared<std::map<std::pair<OptimizerState, size_t>, size_t>>();
+  const auto known = std::make_shared<std::map<Key, size_t>>();
   return [run, known](const Plan& plan) {
     const auto [at, is_new] =
-        known->try_emplace({plan.optimizer_state, plan.state_bytes_on_device});
+        known->try_emplace({plan.optimizer_state, plan.state_bytes_on_device, homes_of(plan)});
     if (is_new) at->second = run.others(plan, /*limit=*/0, /*most=*/0).peak;
     return at->second;
   };

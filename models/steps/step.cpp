@@ -16,7 +16,56 @@ StepDescription with_neighbours(StepDescription step) {
   return step;
 }
 
-std::unique_ptr<StepModel> make_step_model(const StepDescription& step, Stream& stream) {
+namespace {
+
+// Parameters are declared alone while it lives.
+class DeclaredAlone {
+ public:
+  explicit DeclaredAlone(Stream& stream) : stream_(stream) { stream.declare_parameters(true); }
+  ~DeclaredAlone() { stream_.declare_parameters(false); }
+  DeclaredAlone(const DeclaredAlone&) = delete;
+  DeclaredAlone& operator=(const DeclaredAlone&) = delete;
+
+ private:
+  Stream& stream_;
+};
+
+std::unique_ptr<StepModel> make_with_homes(const StepDescription& step, Stream& stream,
+                                           const std::vector<bool>& away) {
+  std::unique_ptr<StepModel> model;
+  {
+    const DeclaredAlone declared(stream);
+    model = step.make_model(stream);
+  }
+  model->parameters().allocate_declared(away);
+  return model;
+}
+
+}  // namespace
+
+void check_homes(const StepConfig& config, const Plan& plan) {
+  if (!uses_homes(plan)) return;
+  check_setting(config.ranks == 0 || config.zero < 3, {"parameters", "zero"},
+                "parameters that ranks store in parts, stage 3 of ZeRO, are gathered where they ",
+                "are needed, not fetched from the host; keep them on the device, or choose stage ",
+                "0, 1 or 2");
+  check_setting(config.ranks == 0, {"parameters", "update", "ranks"},
+                "of several ranks each updates a part of the parameters and sends it to the "
+                "others, from device to device; keep parameters on the device and update them at "
+                "the end, or train on one rank");
+  const double clip =
+      std::visit([](const auto& settings) { return settings.clip; }, config.optimizer);
+  check_setting(plan.update == UpdateTime::end || clip == 0, {"update", "clip"},
+                "parameters that are updated in backward cannot wait for the norm of all "
+                "gradients, by which a clip of ",
+                clip, " cuts them; set the clip to 0, or update them at the end");
+}
+
+std::unique_ptr<StepModel> make_step_model(const StepDescription& step, Stream& stream,
+                                           const Plan& plan) {
+  check_homes(step.config, plan);
+  const std::vector<bool> away = parameters_away(plan);
+  if (!away.empty()) return make_with_homes(step, stream, away);
   if (!step.shards) return step.make_model(stream);
   const auto& [mesh, choose] = *step.shards;
   return std::make_unique<ShardedModel>(step.make_model, choose, mesh, stream,

@@ -84,8 +84,11 @@ struct StepDescription {
 // With config.neighbours as the shards say, and with shards if there are none in stage 3 of ZeRO.
 // Throws if the ranks are not a multiple of those.
 StepDescription with_neighbours(StepDescription);
-// The model that a rank trains.
-std::unique_ptr<StepModel> make_step_model(const StepDescription&, Stream&);
+// Throws if steps of this configuration cannot have what the plan says of parameters on the host
+// and of updates in backward.
+void check_homes(const StepConfig&, const Plan&);
+// The model that a rank trains.  What the plan has away has no data, but for Homes (homes.h).
+std::unique_ptr<StepModel> make_step_model(const StepDescription&, Stream&, const Plan& = {});
 
 // Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate; a rank uploads its own,
 // and those that share one all upload it.

@@ -56,12 +56,15 @@ std::unique_ptr<NeighbourSums> make_neighbour_sums(StepModel& model, GradientExc
 }
 
 OptimizerMemory optimizer_memory(const Plan& plan, GradientExchange* exchange,
-                                 HostLink* link = nullptr, SharedState* shared = nullptr) {
+                                 HostLink* link = nullptr, SharedState* shared = nullptr,
+                                 Homes* homes = nullptr) {
   return {.state = plan.optimizer_state,
           .link = link,
           .bytes_on_device = plan.state_bytes_on_device,
           .own = exchange && exchange->stage() > 0 ? exchange : nullptr,
-          .others = shared};
+          .others = shared,
+          .homes = homes,
+          .bucket_elements = plan.bucket_elements};
 }
 
 std::unique_ptr<HostLink> make_link(StepModel& model, const OptimizerSettings& settings,
@@ -69,7 +72,8 @@ std::unique_ptr<HostLink> make_link(StepModel& model, const OptimizerSettings& s
                                     Stream& stream) {
   const OptimizerState state = place_of_state(model.parameters().trainable(), settings,
                                               optimizer_memory(plans.step, exchange));
-  const bool all_on_device = state == OptimizerState::device && !offloads(plans.step);
+  const bool all_on_device =
+      state == OptimizerState::device && !offloads(plans.step) && !uses_homes(plans.step);
   return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
 }
 
@@ -77,6 +81,13 @@ std::unique_ptr<Offloader> make_offloader(const StepPlans& plans, HostLink* link
   if (!offloads(plans.step)) return nullptr;
   if (!offloads_to_disk(plans.step)) return std::make_unique<Offloader>(*link);
   return std::make_unique<Offloader>(*link, plans.spill_directory, plans.disk_bytes);
+}
+
+std::unique_ptr<Homes> make_homes(StepModel& model, const StepConfig& config, const Plan& plan,
+                                  HostLink* link) {
+  check_homes(config, plan);
+  if (!uses_homes(plan)) return nullptr;
+  return std::make_unique<Homes>(model.parameters(), *link, plan, config.accumulate);
 }
 
 }  // namespace
@@ -131,15 +142,17 @@ StepExecutor::StepExecutor(StepModel& model, const StepConfig& config, const Ste
       neighbour_sums_(make_neighbour_sums(model, exchange_.get(), stream)),
       link_(make_link(model, config.optimizer, plans, exchange_.get(), stream)),
       offloader_(make_offloader(plans, link_.get())),
-      optimizer_(make_optimizer(
-          model.parameters().trainable(), config.optimizer, stream,
-          optimizer_memory(plans.step, exchange_.get(), link_.get(), shared_.get()))) {
+      homes_(make_homes(model, config, plans.step, link_.get())),
+      optimizer_(make_optimizer(model.parameters().trainable(), config.optimizer, stream,
+                                optimizer_memory(plans.step, exchange_.get(), link_.get(),
+                                                 shared_.get(), homes_.get()))) {
   const auto make = [&](Name name, const Shape& shape, DType type) {
     return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
   };
   loss_ = make("loss", {1}, accumulator(config.dtype));
   loss_scale_ = make("loss scale", {1}, accumulator(config.dtype));
   random_ = make("random state", {4}, DType::i32);
+  optimizer_->set_random(random_);
   if (exchange_) {
     const int64_t asked = int64_t{2} * config.ranks;
     losses_ = make("losses", {config.accumulate + asked}, DType::f32);
@@ -220,6 +233,7 @@ void StepExecutor::abandon_exchanges() noexcept {
 
 void StepExecutor::free_gradients() {
   for (Parameter* p : model_.parameters()) p->grad = {};
+  if (homes_) homes_->forget();
 }
 
 void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) {
@@ -305,19 +319,22 @@ void StepExecutor::exchange_losses() {
 }
 
 GradientSink* StepExecutor::sink() const {
+  if (homes_) return homes_.get();
   if (neighbour_sums_) return neighbour_sums_.get();
   return exchange_.get();
 }
 
 void StepExecutor::run_micro_step(size_t phase, bool is_last) {
-  const bool sums = exchange_ && (exchange_->stage() >= 2 || is_last);
+  const bool sums = homes_ || (exchange_ && (exchange_->stage() >= 2 || is_last));
   stream_.arena().begin_phase(phase);
+  if (homes_) homes_->begin_micro_batch(/*first=*/phase == 0, is_last);
   run_micro_batch(model_, stream_,
                   {.plan = plans_.step,
                    .micro_batches = static_cast<int>(config_.accumulate) * config_.neighbours,
                    .loss_scale = loss_scale_,
                    .random = random_,
                    .offloader = offloader_.get(),
+                   .homes = homes_.get(),
                    .sink = sums ? sink() : nullptr,
                    .survey = survey_},
                   loss_);

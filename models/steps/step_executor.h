@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
-#include "spool/autograd/captured_graphs.h"
 #include "spool/autograd/survey.h"
+#include "spool/models/steps/captured_graphs.h"
 #include "spool/models/steps/exchange/gradient_exchange.h"
 #include "spool/models/steps/exchange/neighbour_sums.h"
 #include "spool/models/steps/exchange/shared_state.h"
@@ -127,6 +127,7 @@ class StepExecutor {
   std::unique_ptr<NeighbourSums> neighbour_sums_;  // with ranks that share each micro-batch
   std::unique_ptr<HostLink> link_;                 // if anything leaves the device
   std::unique_ptr<Offloader> offloader_;           // if the plan offloads saved values
+  std::unique_ptr<Homes> homes_;                   // if the plan has parameters on the host
   std::unique_ptr<Optimizer> optimizer_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
   Tensor losses_;  // with ranks, of each micro-batch, then what each rank asks for: stop, save

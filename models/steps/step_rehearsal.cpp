@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "spool/autograd/fingerprint.h"
+#include "spool/kernels/weights.h"
+#include "spool/models/optimizers/buckets.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/offsets.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 
@@ -20,9 +23,9 @@ RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const
   Machine machine = of_device;
   if (step.shards) machine.mesh.ranks = step.config.ranks;
   const bool keeps = kept && machine.mesh.ranks == step.config.ranks;
-  KeptModels on = take_model(keeps ? kept : nullptr, machine);
+  KeptModels on = take_model(keeps ? kept : nullptr, machine, {});
   const Spec scalar{Shape{1}, accumulator(step.config.dtype)};
-  rehearsed.program = run_micro_batch(on->model(step), on->stream(),
+  rehearsed.program = run_micro_batch(on->model(step, {}), on->stream(),
                                       {.plan = plan,
                                        .loss_scale = Tensor(scalar, on->stream()),
                                        .random = Tensor({Shape{4}, DType::i32}, on->stream()),
@@ -56,7 +59,7 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   double begin = 0;
   const auto trace = asked.trace || asked.allocations ? std::make_shared<Trace>() : nullptr;
   const bool keeps = kept && !trace && !asked.at_peak;
-  KeptModels on = take_model(keeps ? kept : nullptr, machine);
+  KeptModels on = take_model(keeps ? kept : nullptr, machine, plans.step);
   {
     MetaStream& stream = on->stream();
     std::optional<AllocationLog> log;
@@ -64,9 +67,10 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
       log.emplace(
           stream.arena(), [&stream] { return stream.now(); }, trace.get());
     }
-    StepModel& model = on->model(step);
+    StepModel& model = on->model(step, plans.step);
     StepExecutor executor(model, step.config, plans, stream);
-    if (step.shards) model.parameters().initialise(step.config.seed);  // which takes memory
+    const bool is_in_parts = step.shards || has_homes(plans.step);
+    if (is_in_parts) model.parameters().initialise(step.config.seed);  // which takes memory
     executor.optimizer().initialise();
     if (asked.survey) executor.survey(&rehearsed.survey);
     const Traced traced(stream, trace);
@@ -123,8 +127,38 @@ SearchedStep searched_step(const StepDescription& step, const Machine& machine,
 }
 
 Plan plan_step(const StepDescription& step, const Policy& policy, const Machine& machine) {
-  return plan_from_policy(policy, machine,
-                          [&](const Plan& plan) { return rehearse_tape(step, plan, machine); });
+  Plan plan = plan_from_policy(
+      policy, machine, [&](const Plan& of_tape) { return rehearse_tape(step, of_tape, machine); });
+  const bool streams = plan.optimizer_state == OptimizerState::streamed;
+  if (has_homes(plan) && streams) plan.bucket_elements = fitting_buckets(step, plan, machine);
+  return plan;
+}
+
+int64_t fitting_buckets(const StepDescription& step, const Plan& plan, const Machine& machine) {
+  constexpr int64_t min_elements = int64_t{1} << 15;  // smaller copies are mostly latency
+  int64_t elements = 0;
+  {
+    MetaStream stream{machine};
+    const std::unique_ptr<StepModel> model = make_step_model(step, stream, plan);
+    for (const Parameter* p : model->parameters().trainable()) elements += p->spec().shape.numel();
+  }
+  KeptModels kept;
+  const auto peak_with = [&](int64_t bucket_elements) {
+    StepPlans plans{.step = plan};
+    plans.step.bucket_elements = bucket_elements;
+    const StepDescription few = with_micro_batches(step, distinct_micro_batches);
+    return rehearse_step(few, plans, machine, {}, &kept).report.memory.peak;
+  };
+  int64_t chosen = Buckets::usual_size(elements);
+  size_t peak = peak_with(chosen);
+  for (int64_t half = chosen / 2; half >= min_elements; half /= 2) {
+    half = round_up(half, weights_granule);
+    const size_t smaller = peak_with(half);
+    if (smaller >= peak) break;
+    peak = smaller;
+    chosen = half;
+  }
+  return chosen;
 }
 
 std::vector<uint64_t> step_fingerprints(const StepDescription& step) {

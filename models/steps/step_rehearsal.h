@@ -22,6 +22,10 @@ StepDescription with_micro_batches(StepDescription, int64_t max);
 // are released and fetched.
 Plan plan_step(const StepDescription&, const Policy&, const Machine&);
 
+// The elements of a bucket of state (Plan::bucket_elements) of a plan with parameters on the host:
+// the most with which the update takes no more memory than forward and backward, or the fewest.
+int64_t fitting_buckets(const StepDescription&, const Plan&, const Machine&);
+
 // Fingerprints of that tape, for plan files; see autograd/fingerprint.h.
 std::vector<uint64_t> step_fingerprints(const StepDescription&);
 

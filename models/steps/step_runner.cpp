@@ -104,7 +104,7 @@ bool StepRunner::share_state(const std::function<void()>& work) {
 
 void StepRunner::make_executor(Stream& stream) {
   stream_ = &stream;
-  model_ = make_step_model(description_, stream);
+  model_ = make_step_model(description_, stream, planned_.plans.step);
   executor_ = std::make_unique<StepExecutor>(*model_, description_.config, planned_.plans, stream);
 }
 

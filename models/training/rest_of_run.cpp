@@ -10,7 +10,10 @@ namespace spool {
 MemoryStats rehearse_others(const TrainingConfig& config, const Plan& step, const Machine& machine,
                             const SampleLength& sample) {
   const Plan state{.optimizer_state = step.optimizer_state,
-                   .state_bytes_on_device = step.state_bytes_on_device};
+                   .state_bytes_on_device = step.state_bytes_on_device,
+                   .units = step.units,
+                   .update = step.update,
+                   .bucket_elements = step.bucket_elements};
   Machine of_ranks = machine;
   of_ranks.mesh.ranks = config.ranks;
   const Report report = rehearse_totals(of_ranks, [&](MetaStream& stream) {
@@ -36,8 +39,8 @@ ChunkRows RestOfRun::evaluation_rows(const Plan& step, size_t limit, size_t most
 }
 
 MemoryStats RestOfRun::memory(const Plan& step, const ChunkRows& rows) {
-  const auto [at, is_new] =
-      known_.try_emplace({step.optimizer_state, step.state_bytes_on_device, rows.loss, rows.mlp});
+  const auto [at, is_new] = known_.try_emplace(
+      {step.optimizer_state, step.state_bytes_on_device, homes_of(step), rows.loss, rows.mlp});
   if (is_new) {
     TrainingConfig in_chunks = config_;
     in_chunks.evaluation = rows;

@@ -43,7 +43,8 @@ class RestOfRun {
   TrainingConfig config_;
   SampleLength sample_;
   Machine machine_;
-  using Key = std::tuple<OptimizerState, size_t, int64_t, int64_t>;  // place of the state, rows
+  // The place of the state, homes, rows.
+  using Key = std::tuple<OptimizerState, size_t, std::vector<bool>, int64_t, int64_t>;
   std::map<Key, MemoryStats> known_;
 };
 

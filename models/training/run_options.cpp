@@ -9,6 +9,7 @@
 #include "spool/models/families/families.h"
 #include "spool/models/families/gpt2_config.h"
 #include "spool/models/steps/sharding/step_shards.h"
+#include "spool/models/training/settings/home_settings.h"
 #include "spool/models/training/settings/setting.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/plan_file.h"
@@ -141,7 +142,7 @@ void check_given(const RunOptions& o) {
   check_setting(!o.tokens_per_step || o.plan.empty() || keeps_schedule, {"plan", "tokens-per-step"},
                 "{plan} is of one split into micro-batches; give its {batch} and {accumulate} "
                 "instead of {tokens-per-step}");
-  for (const char* key : {"recompute", "offload", "optimizer-state"}) {
+  for (const char* key : {"recompute", "offload", "optimizer-state", "parameters", "update"}) {
     check_setting(o.plan.empty() || !is_given(key), {key, "plan"}, "{", key,
                   "} and {plan} both say what to keep; give one of them");
   }
@@ -193,6 +194,7 @@ RunOptions options_with(const GivenTexts& given) {
     const auto texts = given.find(setting.key);
     texts == given.end() ? setting.reset(o) : setting.read(o, texts->second);
   }
+  settle_homes(o);
   check_given(o);
   if (!o.shard_axes.empty() && o.shard.empty()) {
     o.shard = name(ShardPolicy::automatic);

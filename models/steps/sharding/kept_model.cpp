@@ -4,16 +4,18 @@
 
 namespace spool {
 
-KeptModels take_model(KeptModels* kept, const Machine& machine) {
+KeptModels take_model(KeptModels* kept, const Machine& machine, const Plan& plan) {
   KeptModels taken = kept ? std::move(*kept) : nullptr;
-  if (!taken) taken = std::make_unique<KeptModel>(machine);
+  std::vector<bool> away = parameters_away(plan);
+  if (taken && taken->away() != away) taken = nullptr;
+  if (!taken) taken = std::make_unique<KeptModel>(machine, std::move(away));
   taken->stream().adopt();
   return taken;
 }
 
-StepModel& KeptModel::model(const StepDescription& step) {
+StepModel& KeptModel::model(const StepDescription& step, const Plan& plan) {
   if (model_) return *model_;
-  model_ = make_step_model(step, stream_);
+  model_ = make_step_model(step, stream_, plan);
   memory_ = stream_.memory();
   const auto add = [this](MetaStream& stream) { clocks_.push_back({&stream, stream.clock()}); };
   add(stream_);

@@ -14,14 +14,16 @@ namespace spool {
 
 class KeptModel {
  public:
-  explicit KeptModel(const Machine& machine) : stream_(machine) {}
+  KeptModel(const Machine& machine, std::vector<bool> away)
+      : stream_(machine), away_(std::move(away)) {}
   ~KeptModel() { stream_.adopt(); }
   KeptModel(const KeptModel&) = delete;
   KeptModel& operator=(const KeptModel&) = delete;
 
   MetaStream& stream() { return stream_; }
-  // Made when it is first asked for.
-  StepModel& model(const StepDescription&);
+  // Made when it is first asked for, for a plan with the same parameters away.
+  StepModel& model(const StepDescription&, const Plan&);
+  const std::vector<bool>& away() const { return away_; }
 
   // After a rehearsal, whose memory it reports, and the kernels that were missing so far.  Returns
   // whether another may have the model, which is so if it is to be kept, and has the memory that it
@@ -35,6 +37,7 @@ class KeptModel {
     MetaStream::Clock clock;
   };
   MetaStream stream_;
+  std::vector<bool> away_;  // of its parameters
   std::unique_ptr<StepModel> model_ = {};
   MemoryStats memory_ = {};
   std::vector<Clock> clocks_ = {};
@@ -42,7 +45,7 @@ class KeptModel {
 
 // What is kept between rehearsals; nothing before the first, and after one that threw.
 using KeptModels = std::unique_ptr<KeptModel>;
-// What is kept, if anything is, or a new one.
-KeptModels take_model(KeptModels* kept, const Machine&);
+// What is kept, if it has the plan's parameters away, or a new one.
+KeptModels take_model(KeptModels* kept, const Machine&, const Plan&);
 
 }  // namespace spool

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/training/settings/home_settings.h"
 #include "spool/models/training/settings/setting_checks.h"
 
 namespace spool {
@@ -94,9 +95,20 @@ const Settings policy_table{
      "step); or cpu (on the host, which also updates the parameters); by default on the device, "
      "or on a GPU as much of it as {memory} allows",
      one_of<OptimizerState>(), execution, in_help},
+    {"parameters", Words{parameters_text, read_parameters},
+     "Place of parameters, with their gradients: device; host, from where each block's are copied "
+     "to the device while it runs; or an amount of memory, such as 6GiB, of which as many blocks "
+     "as fit stay on the device; the state of those on the host is {optimizer-state} streamed",
+     any_value, execution, as_value},
+    {"update", &Policy::update,
+     "When parameters are updated: at the end of a step; or in its backward, each as soon as its "
+     "gradient is known, which then needs no memory; that needs {clip} 0, and a step whose "
+     "gradients are not finite ends the run",
+     one_of<UpdateTime>(), execution, as_value},
     {"plan", &RunOptions::plan,
      "File with a plan of what is kept, recomputed and offloaded, as {save-plan} writes it; "
-     "replaces {recompute}, {offload} and {optimizer-state}, and has the chunks it was made for",
+     "replaces {recompute}, {offload}, {optimizer-state}, {parameters} and {update}, and has the "
+     "chunks it was made for",
      any_value, execution, in_help},
     {"save-plan", &RunOptions::save_plan, "File to write the plan of this run to",
      file_of("a plan"), execution, in_help},

@@ -1,0 +1,350 @@
+#include "spool/autograd/homes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spool/runtime/memory/enqueue_whole.h"
+
+namespace spool {
+
+Homes::Homes(Parameters& parameters, HostLink& link, const Plan& plan, int64_t micro_batches)
+    : parameters_(parameters),
+      link_(link),
+      device_(link.compute()),
+      host_(link.open_host()),
+      micro_batches_(micro_batches),
+      updates_(plan.update == UpdateTime::backward),
+      units_leaving_(plan.units_leaving),
+      planned_(plan.units),
+      of_(parameters.size()) {
+  check_units(plan, parameters);
+  for (const PlannedUnit& unit : planned_) add_unit(unit);
+  for (Unit& unit : units_) {
+    forward_.push_back({unit.planned->forward_fetch, &unit});
+    backward_.push_back({unit.planned->backward_fetch, &unit});
+  }
+  std::ranges::stable_sort(forward_, {}, &Fetch::node);
+  std::ranges::stable_sort(backward_, std::ranges::greater{}, &Fetch::node);
+}
+
+void Homes::add_unit(const PlannedUnit& planned) {
+  Unit& unit = units_.emplace_back();
+  unit.planned = &planned;
+  for (const uint32_t number : planned.parameters) {
+    Parameter& p = *parameters_[number];
+    Home& home = homes_.emplace_back();
+    home.parameter = &p;
+    home.gradient_away = planned.gradients_away && p.trainable;
+    of_[number] = {&home, &unit};
+    unit.homes.push_back(&home);
+    p.homes = this;
+    if (!planned.parameters_away) continue;
+    p.home = Tensor(p.spec(), *host_, {.name = p.name, .purpose = p.purpose()});
+    p.data = Tensor::on_host(p.name);
+  }
+}
+
+Homes::~Homes() {
+  forget();
+  for (Home& home : homes_) {
+    home.parameter->homes = nullptr;
+    if (home.parameter->home) home.parameter->data = {};
+    home.parameter->home = {};
+  }
+}
+
+const Homes::Home* Homes::at(const Parameter& p) const {
+  return p.homes == this ? of_[*p.number].first : nullptr;
+}
+
+// A unit sends its gradients; or, updated in backward, what of it is on the host.
+void Homes::set_user(GradientUser* user) {
+  user_ = user;
+  std::vector<size_t> all;
+  for (Unit& unit : units_) {
+    for (Home* home : unit.homes) {
+      const Parameter& p = *home->parameter;
+      if (!p.trainable) continue;
+      if (home->gradient_away && (micro_batches_ > 1 || !updates_)) {
+        const DType type = p.spec().dtype;
+        unit.leaving_bytes +=
+            Spec{p.spec().shape, micro_batches_ > 1 ? accumulator(type) : type}.nbytes();
+      }
+      if (!updates_) continue;
+      home->state = user->state_on_host(p);
+      unit.leaving_bytes += p.home ? p.spec().nbytes() : 0;
+      for (const View& row : home->state) unit.leaving_bytes += row.nbytes();
+    }
+    if (unit.leaving_bytes > 0) all.push_back(unit.leaving_bytes);
+  }
+  std::ranges::sort(all);
+  usual_bytes_ = all.empty() ? 0 : all[all.size() / 2];  // most are alike
+}
+
+View Homes::gradient(const Parameter& p) const {
+  const Home* const home = at(p);
+  if (!home || !home->sum) return {};
+  return {home->sum.data(), {p.spec().shape, home->gradient_type}};
+}
+
+void Homes::free_gradient(const Parameter& p) {
+  if (Home* const home = at(p)) home->sum = {};
+}
+
+void Homes::forget() noexcept {
+  try {
+    end_tape();
+    while (!leaving_.empty()) wait_for_first();
+  } catch (...) {
+    wait_quietly(device_);
+    wait_quietly(link_);
+    leaving_.clear();
+    leaving_bytes_ = 0;
+  }
+  for (Home& home : homes_) {
+    home.sum = {};
+    home.gradient = {};
+    home.fetched.clear();
+  }
+}
+
+void Homes::load(Parameter& p) {
+  const Tensor data(p.home.spec(), device_, {.name = p.name, .purpose = p.purpose()});
+  Stream& in = link_.begin_in();
+  enqueue_whole(in, [&] {
+    in.copy_in(data.view().data(), p.home.view().data(), data.nbytes());
+    device_.wait(in.record());
+  });
+  p.data = data;
+}
+
+void Homes::store(Parameter& p) {
+  const Tensor data = std::exchange(p.data, Tensor::on_host(p.name));
+  Stream& out = link_.begin_out();
+  enqueue_whole(out, [&] {
+    out.copy_out(p.home.view().data(), data.view().data(), data.nbytes());
+    device_.wait(out.record());
+  });
+}
+
+void Homes::begin_micro_batch(bool first, bool last) {
+  is_first_ = first;
+  is_last_ = last;
+}
+
+void Homes::begin_tape(bool is_planned) {
+  is_planned_ = is_planned;
+  in_backward_ = false;
+  next_fetch_ = 0;
+}
+
+void Homes::before_forward(NodeId id) {
+  if (!is_planned_) return release_unread();
+  for (Unit& unit : units_) {
+    if (unit.has_data && unit.planned->last < id && !unit.planned->stays) release(unit);
+  }
+  for (; next_fetch_ < forward_.size() && forward_[next_fetch_].node <= id; ++next_fetch_) {
+    Unit& unit = *forward_[next_fetch_].unit;
+    const bool all = unit.planned->all_in_forward;
+    fetch(unit, /*data=*/true, /*sums=*/all, /*state=*/all && is_last_ && updates_);
+  }
+}
+
+void Homes::begin_backward(NodeId nodes) {
+  in_backward_ = true;
+  next_fetch_ = 0;
+  if (!is_planned_) return;
+  for (Unit& unit : units_) {
+    if (unit.has_data && unit.planned->last < nodes && !unit.planned->stays) release(unit);
+  }
+  before_backward(nodes);
+}
+
+void Homes::before_backward(NodeId id) {
+  if (!is_planned_) return release_unread();
+  for (Unit& unit : units_) {
+    if (unit.has_data && unit.planned->first > id) release(unit);
+  }
+  for (; next_fetch_ < backward_.size() && backward_[next_fetch_].node >= id; ++next_fetch_) {
+    Unit& unit = *backward_[next_fetch_].unit;
+    fetch(unit, unit.planned->in_backward, /*sums=*/true, /*state=*/is_last_ && updates_);
+  }
+}
+
+void Homes::end_tape() noexcept {
+  for (Unit& unit : units_) {
+    release(unit);
+    unit.is_read = unit.has_sums = unit.has_state = false;
+  }
+  is_planned_ = in_backward_ = false;
+}
+
+// Of a tape without a plan: what the node before has not read, unless it comes next.
+void Homes::release_unread() {
+  const auto last_read = std::ranges::find_if(units_.rbegin(), units_.rend(), &Unit::is_read);
+  if (last_read == units_.rend()) return;
+  for (Unit& unit : units_) {
+    if (!std::exchange(unit.is_read, false)) release(unit);
+  }
+  if (in_backward_ || last_read == units_.rbegin()) return;
+  const auto after = std::find_if(last_read.base(), units_.end(),
+                                  [](const Unit& u) { return u.planned->parameters_away; });
+  if (after != units_.end()) fetch(*after, /*data=*/true, /*sums=*/false, /*state=*/false);
+}
+
+void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
+  const bool brings = data && unit.planned->parameters_away && !unit.has_data;
+  const bool adds = sums && !is_first_ && !unit.has_sums && unit.planned->gradients_away;
+  const bool updates = state && !unit.has_state;
+  std::vector<std::pair<Tensor, const std::byte*>> copies;
+  const auto copy_of = [&](const Spec& spec, const Parameter& p, Purpose purpose,
+                           const std::byte* from) {
+    return copies.emplace_back(Tensor(spec, device_, {.name = p.name, .purpose = purpose}), from)
+        .first;
+  };
+  for (Home* home : unit.homes) {
+    const Parameter& p = *home->parameter;
+    if (brings) home->data = copy_of(p.spec(), p, p.purpose(), p.home.view().data());
+    if (const View sum = adds && home->gradient_away ? gradient(p) : View()) {
+      home->gradient = copy_of(sum.spec(), p, Purpose::gradient, sum.data());
+    }
+    for (size_t row = 0; updates && row < home->state.size(); ++row) {
+      const View& from = home->state[row];
+      home->fetched.push_back(copy_of(from.spec(), p, Purpose::optimizer, from.data()));
+    }
+  }
+  unit.has_data = unit.has_data || brings;
+  unit.has_sums = unit.has_sums || adds;
+  unit.has_state = unit.has_state || updates;
+  if (copies.empty()) return;
+  const TraceScope scope(device_.trace(), brings ? "parameters in"
+                                          : adds ? "gradients in"
+                                                 : "state");
+  Stream& in = link_.begin_in();
+  enqueue_whole(in, [&] {
+    for (const auto& [to, from] : copies) in.copy_in(to.view().data(), from, to.nbytes());
+    unit.arrived = in.record();
+  });
+  unit.is_waited_for = false;
+}
+
+void Homes::wait_for(Unit& unit) {
+  if (!std::exchange(unit.is_waited_for, true)) device_.wait(unit.arrived);
+}
+
+// Its memory is freed, so that the copy into it has to be over.
+void Homes::release(Unit& unit) {
+  if (!std::exchange(unit.has_data, false)) return;
+  try {
+    wait_for(unit);
+  } catch (...) {
+    wait_quietly(link_);
+  }
+  for (Home* home : unit.homes) {
+    home->data = {};
+    home->parameter->data = Tensor::on_host(home->parameter->name);
+  }
+}
+
+void Homes::need(const Parameter& p) {
+  Unit& unit = unit_of(p);
+  unit.is_read = true;
+  fetch(unit, /*data=*/true, /*sums=*/false, /*state=*/false);
+  wait_for(unit);
+  for (Home* home : unit.homes) home->parameter->data = home->data;
+}
+
+void Homes::need_gradient(const Parameter& p) {
+  Home* const home = at(p);
+  if (!home || !home->gradient_away || is_first_) return;
+  Unit& unit = unit_of(p);
+  fetch(unit, /*data=*/false, /*sums=*/true, /*state=*/false);
+  if (!home->gradient) return;
+  wait_for(unit);
+  for (Home* one : unit.homes) {
+    if (one->gradient) one->parameter->grad = std::exchange(one->gradient, {});
+  }
+}
+
+void Homes::begin_backward() {
+  if (is_last_ && user_) user_->begin_final();
+}
+
+void Homes::is_final(Parameter& p) {
+  Home* const home = at(p);
+  if (!home || !user_) return;
+  need_gradient(p);  // of an earlier micro-batch, if this one adds nothing
+  const bool updates = updates_ && is_last_;
+  if (p.grad && (updates || home->gradient_away)) {
+    if (is_last_) user_->measure(p);
+    updates ? update(*home) : send_gradient(*home);
+    p.grad = {};
+    limit_leaving();
+  }
+  if (!home->fetched.empty()) wait_for(unit_of(p));
+  home->fetched.clear();
+}
+
+// The memory must outlive what has been enqueued of the copies.
+void Homes::send(const Unit& unit, Leaving leaving, const std::vector<View>& to) {
+  if (to.empty()) return;
+  Stream& out = link_.begin_out();
+  enqueue_whole(out, [&] {
+    for (size_t i = 0; i < to.size(); ++i) {
+      out.copy_out(to[i].data(), leaving.tensors[i].view().data(), to[i].nbytes());
+      leaving.bytes += to[i].nbytes();
+    }
+    leaving.gone = out.record();
+  });
+  leaving.of_unit = unit.leaving_bytes;
+  leaving_bytes_ += leaving.bytes;
+  leaving_.push_back(std::move(leaving));
+}
+
+void Homes::send_gradient(Home& home) {
+  const Tensor& gradient = home.parameter->grad;
+  home.gradient_type = gradient.dtype();
+  if (!home.sum) home.sum = HostSlot(link_, gradient.nbytes(), home.parameter->name);
+  const TraceScope scope(device_.trace(), "gradients out");
+  send(unit_of(*home.parameter), {.tensors = {gradient}}, {View(home.sum.data(), gradient.spec())});
+}
+
+// Parameter and state leave in place of the gradient.
+void Homes::update(Home& home) {
+  Parameter& p = *home.parameter;
+  Unit& unit = unit_of(p);
+  if (p.home && !p.data) need(p);
+  wait_for(unit);
+  user_->update(p, home.fetched);
+  home.sum = {};
+  Leaving leaving{.tensors = home.fetched};
+  std::vector<View> to = home.state;
+  if (p.home) {
+    leaving.tensors.push_back(p.data);
+    to.push_back(p.home);
+  }
+  const TraceScope scope(device_.trace(), "parameters out");
+  send(unit, std::move(leaving), to);
+}
+
+// Frees what has left, until no more is on its way than so many units send; what one sends that is
+// larger than most may be on its way together.
+void Homes::limit_leaving() {
+  auto max = static_cast<size_t>(static_cast<double>(usual_bytes_) * units_leaving_);
+  for (const Leaving& one : leaving_) {
+    if (one.of_unit > usual_bytes_ && units_leaving_ > 0) max = std::max(max, one.of_unit);
+  }
+  while (!leaving_.empty() && leaving_bytes_ > max) wait_for_first();
+}
+
+void Homes::wait_for_first() {
+  device_.wait(leaving_.front().gone);
+  leaving_bytes_ -= leaving_.front().bytes;
+  leaving_.pop_front();
+}
+
+void Homes::end_backward() {
+  while (!leaving_.empty()) wait_for_first();
+}
+
+}  // namespace spool

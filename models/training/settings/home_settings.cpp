@@ -1,0 +1,44 @@
+#include "spool/models/training/settings/home_settings.h"
+
+#include "spool/runtime/units.h"
+
+namespace spool {
+
+std::string parameters_text(const RunOptions& o) {
+  const std::optional<size_t>& bytes = o.policy.parameters_on_device;
+  return !bytes ? "device" : *bytes == 0 ? "host" : std::to_string(*bytes);
+}
+void read_parameters(RunOptions& o, const std::string& text) {
+  o.policy.parameters_on_device.reset();
+  if (text == "device") return;
+  try {
+    o.policy.parameters_on_device = text == "host" ? 0 : parse_bytes(text);
+  } catch (const Error&) {
+    fail_setting(ErrorKind::invalid, {"parameters"}, "{parameters} '", text,
+                 "' is neither device, nor host, nor an amount of memory such as 6GiB");
+  }
+}
+
+void settle_homes(RunOptions& o) {
+  Policy& policy = o.policy;
+  const bool has_state_there = policy.parameters_on_device && !o.training.model.lora();
+  if (has_state_there && !o.given.contains("optimizer-state")) {
+    policy.optimizer_state = OptimizerState::streamed;
+  }
+  check_setting(!has_state_there || policy.optimizer_state == OptimizerState::streamed,
+                {"parameters", "optimizer-state"},
+                "parameters on the host are updated through the device, ",
+                "so their state is {optimizer-state} streamed, not ", name(policy.optimizer_state),
+                "; leave {optimizer-state} out");
+  check_setting(policy.update == UpdateTime::end || policy.optimizer_state != OptimizerState::cpu,
+                {"update", "optimizer-state"},
+                "{update} backward is done by the device, and with {optimizer-state} cpu the host "
+                "updates parameters; leave out one of the two");
+  const double clip = o.training.optimizer.clip;
+  check_setting(policy.update == UpdateTime::end || clip == 0, {"update", "clip"},
+                "{update} backward updates each parameter before the norm of all gradients is "
+                "known, by which {clip} ",
+                clip, " cuts them; give {clip} 0, or leave out {update}");
+}
+
+}  // namespace spool

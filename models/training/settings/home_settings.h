@@ -1,0 +1,18 @@
+#pragma once
+
+// The settings of where parameters live and when they are updated.
+
+#include <string>
+
+#include "spool/models/training/run_options.h"
+
+namespace spool {
+
+// device, host or an amount of memory.
+std::string parameters_text(const RunOptions&);
+void read_parameters(RunOptions&, const std::string&);
+// Streams the state of parameters on the host, unless its place is given.  Throws an error that
+// names the settings if those of homes and updates contradict others.
+void settle_homes(RunOptions&);
+
+}  // namespace spool
