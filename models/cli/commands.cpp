@@ -57,4 +57,13 @@ CLI::Option* add_dtype_flag(CLI::App& app, std::string& dtype, const std::string
   return app.add_option("--dtype", dtype, what)->check(validator(check));
 }
 
+CLI::Option* add_parameters_flag(CLI::App& app, std::string& parameters) {
+  return app
+      .add_option("--parameters", parameters,
+                  "Place of the parameters: device; host, from where each block's are copied to "
+                  "the device when it runs, of a text for each token; or an amount of memory, such "
+                  "as 6GiB, of which as many blocks as fit stay on the device")
+      ->capture_default_str();
+}
+
 }  // namespace spool

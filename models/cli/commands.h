@@ -41,5 +41,7 @@ Device device_of(const std::string& flag);
 // no context on any.  Throws if one GPU alone is named.
 bool chooses_gpus(const std::string& flag);
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);
+// Where the parameters of a model that is not trained live.
+CLI::Option* add_parameters_flag(CLI::App&, std::string& parameters);
 
 }  // namespace spool

@@ -28,6 +28,7 @@
 #include "spool/models/steps/sharding/step_shards.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run/ranks.h"
+#include "spool/models/training/settings/home_settings.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/log.h"
@@ -38,7 +39,7 @@ namespace spool {
 namespace {
 
 struct EvalArguments {
-  std::string model, adapter, base, device, dtype = "f32", memory;
+  std::string model, adapter, base, device, dtype = "f32", memory, parameters = "device";
   std::vector<std::string> data;
   DataFormat format = DataFormat::automatic;
   bool separate = true;
@@ -58,6 +59,7 @@ LoadedModel::Options resolve(const EvalArguments& a) {
   const int ranks = std::max(a.ranks, 1);
   const bool has_own_gpu = a.own_rank && chooses_gpus(a.device);
   options.device = has_own_gpu ? gpu_of_rank(*a.own_rank) : device_of(a.device);
+  options.parameters_on_device = parameters_on_device(a.parameters);
   options.ranks = a.own_rank;
   if (has_own_gpu && options.shards) options.ranks = connected(a.own_rank, options.device);
   if (a.ranks > 0 && options.threads == 0) options.threads = std::max(usable_cores() / ranks, 1);
@@ -90,11 +92,14 @@ void tell_plan(const LoadedModel& model, int ranks = 0) {
   const auto in_chunks = [](int64_t n) {
     return n == 0 ? std::string("all rows at once") : fmt::format("{} rows at a time", n);
   };
-  const std::string line =
-      fmt::format("foretold peak {} ({} bytes){}, {} a batch: the loss of {}, MLPs of {}",
-                  format_bytes(foretold.memory.peak), foretold.memory.peak,
-                  ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "",
-                  format_seconds(foretold.seconds), in_chunks(rows.loss), in_chunks(rows.mlp));
+  const std::string line = fmt::format(
+      "foretold peak {} ({} bytes){}{}, {} a batch: the loss of {}, MLPs of {}",
+      format_bytes(foretold.memory.peak), foretold.memory.peak,
+      ranks > 1 ? fmt::format(" of each of {} ranks", ranks) : "",
+      foretold.host.peak
+          ? fmt::format(", with {} of parameters on the host", format_bytes(foretold.host.peak))
+          : "",
+      format_seconds(foretold.seconds), in_chunks(rows.loss), in_chunks(rows.mlp));
   fmt::print(stderr, "{}\n", wrapped(line, terminal_width(STDERR_FILENO)));
 }
 
@@ -335,6 +340,7 @@ std::function<int()> add_eval(CLI::App& app) {
          "many rows at a time as it allows, and the foretold peak is told first; by default "
          "what 512 rows of logits at a time take")
       ->check(validator(memory_amount()));
+  add_parameters_flag(app, a->parameters);
   app.add_option("--limit", a->limit,
                  "Rows of the data to read, evenly spread and always the same; 0: all")
       ->check(validator(at_least(0)))

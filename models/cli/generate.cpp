@@ -204,6 +204,7 @@ std::function<int()> add_generate(CLI::App& app) {
   add_sampling_flags(app, *a);
   add_tokenizer_flags(app, a->tokenizer);
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
+  add_parameters_flag(app, a->parameters);
   add_setting(app, "device", a->device);
   add_setting(app, "threads", a->threads);
   app.add_option(

@@ -25,6 +25,7 @@ struct GenerateArguments {
   std::vector<std::string> stops;
   std::string chat_format, system;
   uint64_t seed = 1;
+  std::string parameters = "device";  // where they live
   int threads = 0;
   bool interactive = false, chat = false, json = false;
   std::string mesh = {};                        // of ranks that share the model; empty: none do

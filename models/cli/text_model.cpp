@@ -8,6 +8,7 @@
 #include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/run/ranks.h"
+#include "spool/models/training/settings/home_settings.h"
 #include "spool/planner/machines/matmul_table.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/usable_cores.h"
@@ -43,7 +44,8 @@ TextModel::TextModel(const GenerateArguments& a, const ModelFile& file, TextWork
                               .dtype = *parse<DType>(a.dtype),
                               .batch = 1,
                               .seq = std::min(work.tokens, file.config().shape().context),
-                              .shards = a.shards};
+                              .shards = a.shards,
+                              .parameters_on_device = parameters_on_device(a.parameters)};
   const int threads =
       a.own_rank && a.threads == 0 ? std::max(usable_cores() / a.own_rank->size(), 1) : a.threads;
   std::optional<CommandWork> shown;

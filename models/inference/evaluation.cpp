@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "spool/planner/home_units.h"
+#include "spool/runtime/integer.h"
+
 namespace spool {
 
 Evaluation::Evaluation(const EvaluationShape& shape, Plan plan, Stream& stream)
@@ -20,13 +23,44 @@ void Evaluation::is_divided(const ShardedModel& model) {
   evaluator_.divide(model, chunks_);
 }
 
+namespace {
+
+// Where the parameters live: units and nothing else.
+Plan homes_of_evaluation(const EvaluationShape& shape) {
+  Plan plan;
+  if (!shape.parameters_on_device) return plan;
+  check_setting(!shape.shards, {"parameters", "mesh"},
+                "each of the ranks that share a batch has its part of the parameters on its "
+                "device; leave out where they live, or let each rank have batches of its own");
+  place_homes(plan, evaluation_program(shape), {.bytes_on_device = *shape.parameters_on_device});
+  for (PlannedUnit& unit : plan.units) unit.gradients_away = false;
+  return plan;
+}
+
+// Of the host, for all of the parameters that live there.
+size_t bytes_away(const Parameters& parameters, const std::vector<bool>& away) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < away.size(); ++i) {
+    if (away[i]) bytes += round_up(parameters[i]->spec().nbytes(), HostLink::alignment);
+  }
+  return bytes;
+}
+
+}  // namespace
+
 PlacedEvaluation::PlacedEvaluation(const EvaluationShape& shape, Plan plan, Stream& stream) {
   StepDescription step;
   step.make_model = [&](Stream& s) {
     return std::make_unique<Evaluation>(shape, std::move(plan), s);
   };
   step.shards = shape.shards;
-  model_ = make_step_model(step, stream);
+  const Plan homes = homes_of_evaluation(shape);
+  model_ = make_step_model(step, stream, homes);
+  if (has_homes(homes)) {
+    Parameters& all = model_->parameters();
+    link_ = std::make_unique<HostLink>(stream, bytes_away(all, parameters_away(homes)));
+    homes_ = std::make_unique<Homes>(all, *link_, homes, /*micro_batches=*/1);
+  }
   evaluation_ = static_cast<Evaluation*>(&model_->whole());
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "spool/autograd/homes.h"
 #include "spool/models/inference/evaluator.h"
 #include "spool/models/steps/step.h"
 
@@ -37,15 +38,20 @@ class Evaluation : public StepModel {
   const ShardedModel* shared_ = nullptr;
 };
 
-// On a stream, this rank's part where ranks share it.
+// On a stream, this rank's part where ranks share it; with parameters on the host, if the shape says
+// so.
 class PlacedEvaluation {
  public:
   PlacedEvaluation(const EvaluationShape&, Plan, Stream&);
   Evaluation& operator*() const { return *evaluation_; }
   Evaluation* operator->() const { return evaluation_; }
+  // In use; zero if everything is on the device.
+  MemoryStats host_memory() const { return link_ ? link_->memory() : MemoryStats{}; }
 
  private:
   std::unique_ptr<StepModel> model_;
+  std::unique_ptr<HostLink> link_;  // if parameters live on the host
+  std::unique_ptr<Homes> homes_;
   Evaluation* evaluation_;
 };
 

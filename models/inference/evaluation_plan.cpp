@@ -23,14 +23,17 @@ int64_t least_that_fits(int64_t max, const Fits& fits) {
 
 Report foretell(const EvaluationShape& shape, const Plan& plan, const Machine& machine) {
   double seconds = 0;
+  MemoryStats host;
   Report report = rehearse_totals(machine, [&](MetaStream& stream) {
     const PlacedEvaluation evaluation(shape, plan, stream);
     evaluation->evaluator().rehearse_losses();
     const double start = stream.now();
     evaluation->evaluator().rehearse_mean_loss();
     seconds = stream.now() - start;
+    host = evaluation.host_memory();
   });
   report.seconds = seconds;
+  report.host = host;
   return report;
 }
 

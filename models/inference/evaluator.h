@@ -32,6 +32,9 @@ struct EvaluationShape {
   // chunks, and has no plan.
   std::optional<StepShards> shards = {};
   ChunkRows chunks = {};
+  // Of the parameters so many bytes stay on the device, and others live on the host
+  // (planner/home_units.h); none: all stay.
+  std::optional<size_t> parameters_on_device = {};
 };
 
 class Evaluator {

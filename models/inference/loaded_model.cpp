@@ -35,7 +35,8 @@ EvaluationShape shape_of(const ModelConfig& model, const LoadedModel::Options& o
           .batch = o.batch,
           .seq = o.seq,
           .packed = o.packed,
-          .shards = o.shards};
+          .shards = o.shards,
+          .parameters_on_device = o.parameters_on_device};
 }
 
 PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedModel::Options& o) {

@@ -24,6 +24,7 @@ class LoadedModel {
     std::shared_ptr<Communicator> ranks = {};  // that share batches with this one
     // How they share each batch; none: each has batches of its own.
     std::optional<StepShards> shards = {};
+    std::optional<size_t> parameters_on_device = {};  // see EvaluationShape
   };
 
   // Throws if the options or the file's tensors do not suit the model, or if memory does not
@@ -36,6 +37,7 @@ class LoadedModel {
   // How the evaluation was made to fit the budget; nothing without a budget.
   const std::optional<PlannedEvaluation>& planned() const { return planned_; }
   MemoryStats memory() const { return stream_->memory(); }
+  MemoryStats host_memory() const { return work_->host_memory(); }
 
  private:
   Options options_;

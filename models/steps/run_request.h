@@ -29,9 +29,10 @@ struct RunSteps {
 std::function<size_t(const Plan&)> other_peak_of(const RunSteps&);
 
 struct RunRequest {
-  StepRequest steps = {};                   // with the budget, or the free bytes
-  std::optional<Device> device = {};        // none: a machine that is not here
-  size_t capacity = MetaStream::unlimited;  // bytes available for the arena
+  StepRequest steps = {};                     // with the budget, or the free bytes
+  std::optional<Device> device = {};          // none: a machine that is not here
+  size_t capacity = MetaStream::unlimited;    // bytes available for the arena
+  size_t host_bytes = MetaStream::unlimited;  // of the host that a run may take, if that is given
   size_t ranks = 1;          // that share the memory; the budget and the capacity are of one
   size_t program_bytes = 0;  // bytes of the same memory that the program takes outside it; 0: none
   bool batch_is_fixed = false;  // with its chunks, as when a run resumes

@@ -58,9 +58,11 @@ struct Step {
 };
 
 struct StepResult {
-  float loss = 0;                     // mean over the step's targets, nats
-  float grad_norm = 0;                // before clipping
-  bool finite = false;                // loss and gradients; if false, no parameter was changed
+  float loss = 0;       // mean over the step's targets, nats
+  float grad_norm = 0;  // before clipping
+  // Loss and gradients.  If false, no parameter was changed; of those that are updated in backward
+  // (Plan::update), none whose gradient is not finite.
+  bool finite = false;
   bool stops = false, saves = false;  // what a rank asked for with this step
 };
 

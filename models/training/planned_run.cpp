@@ -149,7 +149,13 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
   const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
   const auto sharers = static_cast<size_t>(std::max(o.ranks_here, 1));
-  const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2 / sharers);
+  // What is on the host by hand takes what it needs.
+  const bool is_limited = is_given("host-memory"),
+             needs_all = o.policy.parameters_on_device.has_value();
+  const size_t usual = needs_all
+                           ? MetaStream::unlimited
+                           : o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2 / sharers);
+  const size_t host = is_limited ? *o.host_memory : usual;
   Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
                  .loss_chunk = !o.resume && !is_given("chunk-loss") && !o.training.shards,
                  .regions = !o.resume && !is_given("chunk-mlp") && !o.training.shards,
@@ -163,6 +169,7 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                                .choose = choose,
                                .graph = o.graph,
                                .spill_directory = o.spill_directory},
+                     .host_bytes = is_limited ? host : MetaStream::unlimited,
                      .batch_is_fixed = o.resume,
                      .split_is_chosen = o.tokens_per_step && !o.resume,
                      .compares = true};

@@ -4,6 +4,7 @@
 
 #include "spool/models/inference/generator.h"
 #include "spool/models/tokenizers/utf8.h"
+#include "spool/runtime/units.h"
 
 namespace spool {
 
@@ -32,6 +33,23 @@ void Samples::write_text(int64_t done) const {
   const std::string text = run_.tokenizer->decode(std::span(tokens).subspan(sample.prompt.size()));
   run_.listeners->say(fmt::format("--- sample after step {}\n{}{}\n---", done, message,
                                   from_character_to_character(text)));
+}
+
+void leave_out_slow_samples(RunSetup& run) {
+  RunOptions& o = run.options;
+  size_t bytes = 0;  // of a token
+  for (const Parameter* p : run.trainer->model().parameters()) bytes += p->home.nbytes();
+  if (bytes == 0 || !o.sample || o.given.contains("sample-every")) return;
+  const double of_token = static_cast<double>(bytes) / run.machine.from_host_bytes_per_second;
+  const double seconds = of_token * static_cast<double>(run.sample.length.drawn);
+  const double step = run.planned.foretold.seconds;
+  if (seconds <= step) return;
+  o.sample = false;
+  run.listeners->say(fmt::format(
+      "no text samples are written: each of their {} tokens would copy the {} of "
+      "parameters that live on the host, in all {}, and a step takes {}; say how often "
+      "to write them if they are wanted (sample-every)",
+      run.sample.length.drawn, format_bytes(bytes), format_seconds(seconds), format_seconds(step)));
 }
 
 }  // namespace spool

@@ -11,6 +11,7 @@
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/ranks.h"
 #include "spool/models/training/run/report.h"
+#include "spool/models/training/run/samples.h"
 #include "spool/models/training/sharding_choice.h"
 
 namespace spool {
@@ -246,6 +247,7 @@ void set_up_trainer(RunSetup& run, const std::optional<StoredRun>& stored) {
     run.trainer->initialise();
   }
   choose_algorithms(run);
+  leave_out_slow_samples(run);
   run.trainer->prepare();
   run.stream->synchronize();  // so that this is not a part of the first step
 }

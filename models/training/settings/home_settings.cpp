@@ -8,15 +8,18 @@ std::string parameters_text(const RunOptions& o) {
   const std::optional<size_t>& bytes = o.policy.parameters_on_device;
   return !bytes ? "device" : *bytes == 0 ? "host" : std::to_string(*bytes);
 }
-void read_parameters(RunOptions& o, const std::string& text) {
-  o.policy.parameters_on_device.reset();
-  if (text == "device") return;
+std::optional<size_t> parameters_on_device(const std::string& text) {
+  if (text == "device") return {};
   try {
-    o.policy.parameters_on_device = text == "host" ? 0 : parse_bytes(text);
+    return text == "host" ? 0 : parse_bytes(text);
   } catch (const Error&) {
-    fail_setting(ErrorKind::invalid, {"parameters"}, "{parameters} '", text,
-                 "' is neither device, nor host, nor an amount of memory such as 6GiB");
+    fail_setting(ErrorKind::invalid, {"parameters"}, "the place of parameters, '", text,
+                 "', is neither device, nor host, nor an amount of memory such as 6GiB");
   }
+}
+
+void read_parameters(RunOptions& o, const std::string& text) {
+  o.policy.parameters_on_device = parameters_on_device(text);
 }
 
 void settle_homes(RunOptions& o) {

@@ -8,7 +8,9 @@
 
 namespace spool {
 
-// device, host or an amount of memory.
+// Of device, host or an amount of memory: how many bytes of the parameters stay on the device; none:
+// all.
+std::optional<size_t> parameters_on_device(const std::string&);
 std::string parameters_text(const RunOptions&);
 void read_parameters(RunOptions&, const std::string&);
 // Streams the state of parameters on the host, unless its place is given.  Throws an error that
