@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "spool/runtime/integer.h"
 #include "spool/runtime/memory/enqueue_whole.h"
 
 namespace spool {
@@ -27,9 +28,11 @@ Homes::Homes(Parameters& parameters, HostLink& link, const Plan& plan, int64_t m
   std::ranges::stable_sort(backward_, std::ranges::greater{}, &Fetch::node);
 }
 
+// The parameters of a unit are one block of memory, so that one copy brings them.
 void Homes::add_unit(const PlannedUnit& planned) {
   Unit& unit = units_.emplace_back();
   unit.planned = &planned;
+  size_t bytes = 0;
   for (const uint32_t number : planned.parameters) {
     Parameter& p = *parameters_[number];
     Home& home = homes_.emplace_back();
@@ -38,9 +41,18 @@ void Homes::add_unit(const PlannedUnit& planned) {
     of_[number] = {&home, &unit};
     unit.homes.push_back(&home);
     p.homes = this;
-    if (!planned.parameters_away) continue;
-    p.home = Tensor(p.spec(), *host_, {.name = p.name, .purpose = p.purpose()});
+    home.at = bytes;
+    bytes += round_up(p.spec().nbytes(), Arena::granule);
+  }
+  if (!planned.parameters_away) return;
+  const Parameter& first = *parameters_[planned.parameters.front()];
+  unit.home = Tensor({Shape{static_cast<int64_t>(bytes)}, DType::i8}, *host_,
+                     {.name = first.name, .purpose = first.purpose()});
+  for (const Home* home : unit.homes) {
+    Parameter& p = *home->parameter;
+    const Spec spec = p.spec();
     p.data = Tensor::on_host(p.name);
+    p.home = unit.home.part(home->at, spec);
   }
 }
 
@@ -202,9 +214,12 @@ void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
     return copies.emplace_back(Tensor(spec, device_, {.name = p.name, .purpose = purpose}), from)
         .first;
   };
+  if (brings) {
+    const Parameter& first = *unit.homes.front()->parameter;
+    unit.data = copy_of(unit.home.spec(), first, first.purpose(), unit.home.view().data());
+  }
   for (Home* home : unit.homes) {
     const Parameter& p = *home->parameter;
-    if (brings) home->data = copy_of(p.spec(), p, p.purpose(), p.home.view().data());
     if (const View sum = adds && home->gradient_away ? gradient(p) : View()) {
       home->gradient = copy_of(sum.spec(), p, Purpose::gradient, sum.data());
     }
@@ -240,8 +255,8 @@ void Homes::release(Unit& unit) {
   } catch (...) {
     wait_quietly(link_);
   }
-  for (Home* home : unit.homes) {
-    home->data = {};
+  unit.data = {};
+  for (const Home* home : unit.homes) {
     home->parameter->data = Tensor::on_host(home->parameter->name);
   }
 }
@@ -251,7 +266,9 @@ void Homes::need(const Parameter& p) {
   unit.is_read = true;
   fetch(unit, /*data=*/true, /*sums=*/false, /*state=*/false);
   wait_for(unit);
-  for (Home* home : unit.homes) home->parameter->data = home->data;
+  for (const Home* home : unit.homes) {
+    home->parameter->data = unit.data.part(home->at, home->parameter->spec());
+  }
 }
 
 void Homes::need_gradient(const Parameter& p) {

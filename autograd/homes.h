@@ -103,14 +103,17 @@ class Homes final : public GradientSink {
     Parameter* parameter = nullptr;
     bool gradient_away = false;
     DType gradient_type = DType::f32;
+    size_t at = 0;                     // byte of the unit's data
     HostSlot sum = {};                 // the gradient, of the micro-batches so far
     std::vector<View> state = {};      // on the host, of what is updated in backward
-    Tensor data = {}, gradient = {};   // on the device, or on their way there
+    Tensor gradient = {};              // on the device, or on its way there
     std::vector<Tensor> fetched = {};  // state
   };
   struct Unit {
     const PlannedUnit* planned = nullptr;
     std::vector<Home*> homes = {};
+    Tensor home = {},
+           data = {};  // the parameters one after another: i8, on the host and the device
     bool has_data = false, has_sums = false, has_state = false;  // on the device
     bool is_waited_for = true, is_read = false;
     Event arrived = {};

@@ -87,6 +87,15 @@ Tensor Tensor::reshape(const Shape& shape) const {
   return t;
 }
 
+Tensor Tensor::part(size_t begin, const Spec& spec) const {
+  if (!storage_) fail_absent();
+  check(begin <= nbytes() && spec.nbytes() <= nbytes() - begin && begin % size_of(spec.dtype) == 0,
+        "part: ", spec, " from byte ", begin, " of ", this->spec());
+  Tensor t = *this;
+  t.view_ = View(view_.data() + begin, spec);
+  return t;
+}
+
 void read_bytes(const Tensor& t, size_t begin, std::span<std::byte> out) {
   Stream& stream = t.stream();
   check(begin <= t.nbytes() && out.size() <= t.nbytes() - begin, "read: ", out.size(),

@@ -118,6 +118,8 @@ class Tensor {
   Tensor slice(Range rows) const;
   // The same elements with another shape of equal size.
   Tensor reshape(const Shape&) const;
+  // Bytes from this one on, in place, as a tensor of that spec.
+  Tensor part(size_t begin, const Spec&) const;
 
  private:
   [[noreturn]] void fail_absent() const;
