@@ -66,6 +66,7 @@ class Homes final : public GradientSink {
   bool updates(const Parameter& p) const { return updates_ && at(p); }
   // On the host; absent if there is none.
   View gradient(const Parameter&) const;
+  bool has_sum(const Parameter& p) const { return at(p) && at(p)->sum; }
   // Of gradients in host memory.
   DType gradient_type(const Parameter&) const;
   void free_gradient(const Parameter&);

@@ -87,7 +87,7 @@ void Parameters::allocate_declared(const std::vector<bool>& away) {
   }
 }
 
-void Parameters::with(size_t number, const std::function<void()>& work) {
+void Parameters::with(size_t number, const std::function<void()>& work) const {
   check(number < all_.size(), "parameters: there is no parameter ", number, " among the ",
         all_.size(), " of the model");
   Parameter& p = *all_[number];

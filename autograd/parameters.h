@@ -46,7 +46,7 @@ class Parameters {
   void allocate_declared(const std::vector<bool>& away);
   // Calls work() with the parameter's data on the device, if need be as a copy, which then replaces
   // what is on the host.
-  void with(size_t number, const std::function<void()>& work);
+  void with(size_t number, const std::function<void()>& work) const;
 
   // Those that are there are no longer trained: each costs its weights and nothing else.
   void freeze();

@@ -86,9 +86,11 @@ void UpdateLoop::update(const UpdateStep::Scalars& scalars) {
 void UpdateLoop::allocate(Slots& slots) const {
   const Buckets& all = state_.host_buckets();
   const auto elements = static_cast<size_t>(all.bucket_elements());
-  const auto count = static_cast<size_t>(std::ranges::count_if(
-      all.all(), [this](const Bucket& bucket) { return has_gradient(bucket); }));
-  for (size_t i = 0; i < std::min<size_t>(in_flight, count); ++i) {
+  size_t count = 0;  // of buckets that are updated
+  for (const Bucket& bucket : all.all()) {
+    if (count < in_flight && has_gradient(bucket)) ++count;
+  }
+  for (size_t i = 0; i < count; ++i) {
     if (state_.host_updates()) {
       slots[i].gradients =
           HostSlot(state_.link(), elements * sizeof(float), "gradients on the host");
@@ -260,7 +262,9 @@ View UpdateLoop::gradient_of(size_t parameter, Range elements) const {
 bool UpdateLoop::has_gradient(const Bucket& bucket) const {
   return std::ranges::any_of(bucket.slices, [&](const Buckets::Slice& slice) {
     const size_t i = state_.on_host()[slice.part].range.parameter;
-    return bool(gradient_of(i, slice.elements));
+    const Parameter& p = *parameters_[i];
+    if (state_.own()) return bool(gradient_of(i, slice.elements));
+    return p.grad || (homes_ && homes_->has_sum(p));
   });
 }
 
@@ -323,13 +327,14 @@ void UpdateLoop::for_each_away(const Bucket& bucket, const Slot& slot, const Cop
   for (const Buckets::Slice& slice : bucket.slices) {
     const size_t i = state_.on_host()[slice.part].range.parameter;
     const Parameter& p = *parameters_[i];
-    const View gradient = gradient_of(i, slice.elements);
-    if (!gradient) continue;
+    if (!p.grad && !homes_->has_sum(p)) continue;
     if (!p.data) {
       const View home = p.home.view().slice_elements(slice.elements);
       copy(extra_row_of(slot.rows, /*of_gradients=*/false, slice, home.dtype()), home, false);
     }
-    if (!p.grad) copy(extra_row_of(slot.rows, true, slice, gradient.dtype()), gradient, true);
+    if (p.grad) continue;
+    const View gradient = gradient_of(i, slice.elements);
+    copy(extra_row_of(slot.rows, true, slice, gradient.dtype()), gradient, true);
   }
 }
 

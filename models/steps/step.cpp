@@ -1,5 +1,7 @@
 #include "spool/models/steps/step.h"
 
+#include <algorithm>
+
 #include "spool/autograd/sharding/sharded_model.h"
 #include "spool/models/steps/sharding/step_shards.h"
 
@@ -17,6 +19,11 @@ StepDescription with_neighbours(StepDescription step) {
 }
 
 namespace {
+
+constexpr const char* trained_by_ranks =
+    "of several ranks each updates a part of the parameters and sends it to the others, from "
+    "device to device; keep what is trained on the device and update it at the end, or train on "
+    "one rank";
 
 // Parameters are declared alone while it lives.
 class DeclaredAlone {
@@ -43,16 +50,25 @@ std::unique_ptr<StepModel> make_with_homes(const StepDescription& step, Stream& 
 
 }  // namespace
 
+void check_homes(const StepConfig& config, const Parameters& parameters) {
+  const auto is_trained_there = [](const Parameter* p) { return p->trainable && p->home; };
+  check_setting(config.ranks == 0 || std::ranges::none_of(parameters, is_trained_there),
+                {"parameters", "ranks"}, trained_by_ranks);
+}
+
 void check_homes(const StepConfig& config, const Plan& plan) {
   if (!uses_homes(plan)) return;
   check_setting(config.ranks == 0 || config.zero < 3, {"parameters", "zero"},
                 "parameters that ranks store in parts, stage 3 of ZeRO, are gathered where they ",
                 "are needed, not fetched from the host; keep them on the device, or choose stage ",
                 "0, 1 or 2");
-  check_setting(config.ranks == 0, {"parameters", "update", "ranks"},
-                "of several ranks each updates a part of the parameters and sends it to the "
-                "others, from device to device; keep parameters on the device and update them at "
-                "the end, or train on one rank");
+  const bool is_trained_there = std::ranges::any_of(plan.units, &PlannedUnit::gradients_away);
+  check_setting(config.ranks == 0 || (!is_trained_there && plan.update == UpdateTime::end),
+                {"parameters", "update", "ranks"}, trained_by_ranks);
+  check_setting(config.ranks == 0 || config.neighbours == 1, {"parameters", "mesh"},
+                "each of the ranks that share a micro-batch has its part of the parameters on its "
+                "device; keep parameters on the device, or let each rank have micro-batches of its "
+                "own");
   const double clip =
       std::visit([](const auto& settings) { return settings.clip; }, config.optimizer);
   check_setting(plan.update == UpdateTime::end || clip == 0, {"update", "clip"},

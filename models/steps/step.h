@@ -89,6 +89,8 @@ StepDescription with_neighbours(StepDescription);
 // Throws if steps of this configuration cannot have what the plan says of parameters on the host
 // and of updates in backward.
 void check_homes(const StepConfig&, const Plan&);
+// The same of parameters that have their homes.
+void check_homes(const StepConfig&, const Parameters&);
 // The model that a rank trains.  What the plan has away has no data, but for Homes (homes.h).
 std::unique_ptr<StepModel> make_step_model(const StepDescription&, Stream&, const Plan& = {});
 

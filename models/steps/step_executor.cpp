@@ -87,7 +87,9 @@ std::unique_ptr<Homes> make_homes(StepModel& model, const StepConfig& config, co
                                   HostLink* link) {
   check_homes(config, plan);
   if (!uses_homes(plan)) return nullptr;
-  return std::make_unique<Homes>(model.parameters(), *link, plan, config.accumulate);
+  auto homes = std::make_unique<Homes>(model.parameters(), *link, plan, config.accumulate);
+  check_homes(config, model.parameters());
+  return homes;
 }
 
 }  // namespace
@@ -319,13 +321,13 @@ void StepExecutor::exchange_losses() {
 }
 
 GradientSink* StepExecutor::sink() const {
-  if (homes_) return homes_.get();
   if (neighbour_sums_) return neighbour_sums_.get();
-  return exchange_.get();
+  if (exchange_) return exchange_.get();
+  return homes_.get();
 }
 
 void StepExecutor::run_micro_step(size_t phase, bool is_last) {
-  const bool sums = homes_ || (exchange_ && (exchange_->stage() >= 2 || is_last));
+  const bool sums = exchange_ ? exchange_->stage() >= 2 || is_last : homes_ != nullptr;
   stream_.arena().begin_phase(phase);
   if (homes_) homes_->begin_micro_batch(/*first=*/phase == 0, is_last);
   run_micro_batch(model_, stream_,

@@ -63,9 +63,12 @@ void check_same_parameters(const Parameters& parameters) {
   Communicator* const ranks = parameters.stream().ranks();
   if (!ranks || ranks->size() == 1) return;
   std::vector<RankHash> own;
-  for (const Parameter* p : parameters) {
-    own.push_back({.part = static_cast<uint64_t>(p->part ? p->part->number() : 0),
-                   .hash = hash_of(p->data, parameters.stream())});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter* const p = parameters[i];
+    parameters.with(i, [&] {
+      own.push_back({.part = static_cast<uint64_t>(p->part ? p->part->number() : 0),
+                     .hash = hash_of(p->data, parameters.stream())});
+    });
   }
   if (parameters.stream().device().type == DeviceType::meta) return;
   const std::vector<std::string> all = ranks->gather(
