@@ -187,6 +187,7 @@ void Homes::end_tape() noexcept {
   for (Unit& unit : units_) {
     release(unit);
     unit.is_read = unit.has_sums = unit.has_state = false;
+    unit.data = {};  // of a fetch that failed
   }
   is_planned_ = in_backward_ = false;
 }

@@ -20,6 +20,10 @@
 // `adapters` trains low-rank adapters (LoRA), and in turns with that all of the model: full_ms and
 // adapters_ms, medians of the time of all processors; over_full, their ratio; and the peaks.
 //
+// `homes` trains with all parameters and gradients on the host, and in turns with that resident, with
+// the state streamed in both: resident_ms and homes_ms, medians of the time of all processors;
+// over_resident, their ratio; and the peaks.
+//
 // With --device=cuda it is compared with the rate of the device:
 //
 //   step_ms         median time of a step, several enqueued in a row
@@ -39,6 +43,7 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "shared/device.h"
@@ -70,6 +75,8 @@ struct Case {
   int64_t loss_chunk = 1024;
   bool graph = true;  // on cuda
   int64_t lora = 0;   // rank of adapters that are trained alone; 0: all is trained
+  std::optional<size_t> on_device = {};  // bytes of parameters that stay there; none: all
+  OptimizerState state = OptimizerState::device;
 };
 
 TrainingConfig training(const Case& c) {
@@ -158,11 +165,16 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
 struct CpuRun {
   explicit CpuRun(const Case& c)
       : config(training(c)),
-        planned(RunPlanner(config, {}, {}, {.architecture = this_processor(threads)}).plan()),
+        planned(
+            RunPlanner(config, request(c), {}, {.architecture = this_processor(threads)}).plan()),
         stream(open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads)),
         trainer(config, planned.plans, *stream) {
     trainer.initialise();
     step();
+  }
+  static RunRequest request(const Case& c) {
+    Policy policy{.optimizer_state = c.state, .parameters_on_device = c.on_device};
+    return {.steps = {.policy = policy, .choose = Choices{}}};
   }
   // Seconds of all processors.
   double step() {
@@ -197,6 +209,24 @@ void adapters_on_cpu(benchmark::State& state, const Case& c) {
   state.counters["over_full"] = median(of_adapters) / median(of_all);
   state.counters["full_bytes"] = static_cast<double>(full.stream->memory().peak);
   state.counters["adapters_bytes"] = static_cast<double>(adapted.stream->memory().peak);
+}
+
+// A step with parameters on the host, beside a resident one, in turns.
+void homes_on_cpu(benchmark::State& state, const Case& c) {
+  Case all = c;
+  all.on_device = {};
+  CpuRun resident(all), away(c);
+  std::vector<double> of_resident, of_away;
+  for (auto _ : state) {
+    of_resident.push_back(resident.step());
+    of_away.push_back(away.step());
+    state.SetIterationTime(of_away.back());
+  }
+  state.counters["resident_ms"] = median(of_resident) * 1e3;
+  state.counters["homes_ms"] = median(of_away) * 1e3;
+  state.counters["over_resident"] = median(of_away) / median(of_resident);
+  state.counters["resident_bytes"] = static_cast<double>(resident.stream->memory().peak);
+  state.counters["homes_bytes"] = static_cast<double>(away.stream->memory().peak);
 }
 
 // Flops of a step's products: those with weights, forward and two in backward, and those of
@@ -328,6 +358,9 @@ void register_cpu_cases() {
     register_case("step", "smollm2-135m", {.dtype = dtype, .T = 512}, step_on_cpu);
     register_case("adapters", "smollm2-135m", {.dtype = dtype, .T = 512, .lora = 16},
                   adapters_on_cpu);
+    register_case("homes", "smollm2-135m",
+                  {.dtype = dtype, .T = 512, .on_device = 0, .state = OptimizerState::streamed},
+                  homes_on_cpu);
   }
 }
 
