@@ -88,6 +88,10 @@ TrainingConfig training(const Case& c) {
           .chunks = {.loss_rows = c.loss_chunk}};
 }
 
+Policy policy_of(const Case& c) {
+  return {.optimizer_state = c.state, .parameters_on_device = c.on_device};
+}
+
 StepKernels kernels_of_step(const TrainingConfig& config, const StepPlans& plans,
                             const Machine& machine) {
   const StepDescription step = describe_step(config);
@@ -173,8 +177,7 @@ struct CpuRun {
     step();
   }
   static RunRequest request(const Case& c) {
-    Policy policy{.optimizer_state = c.state, .parameters_on_device = c.on_device};
-    return {.steps = {.policy = policy, .choose = Choices{}}};
+    return {.steps = {.policy = policy_of(c), .choose = Choices{}}};
   }
   // Seconds of all processors.
   double step() {
@@ -193,40 +196,33 @@ struct CpuRun {
   int64_t done = 0;
 };
 
-// A step that trains adapters, beside one that trains all, in turns.
+// A step of each, in turns; counters are named after them.
+void in_turns(benchmark::State& state, const std::string& usual, const Case& of_usual,
+              const std::string& other, const Case& of_other) {
+  CpuRun first(of_usual), second(of_other);
+  std::vector<double> of_first, of_second;
+  for (auto _ : state) {
+    of_first.push_back(first.step());
+    of_second.push_back(second.step());
+    state.SetIterationTime(of_second.back());
+  }
+  state.counters[usual + "_ms"] = median(of_first) * 1e3;
+  state.counters[other + "_ms"] = median(of_second) * 1e3;
+  state.counters["over_" + usual] = median(of_second) / median(of_first);
+  state.counters[usual + "_bytes"] = static_cast<double>(first.stream->memory().peak);
+  state.counters[other + "_bytes"] = static_cast<double>(second.stream->memory().peak);
+}
+
 void adapters_on_cpu(benchmark::State& state, const Case& c) {
   Case all = c;
   all.lora = 0;
-  CpuRun full(all), adapted(c);
-  std::vector<double> of_all, of_adapters;
-  for (auto _ : state) {
-    of_all.push_back(full.step());
-    of_adapters.push_back(adapted.step());
-    state.SetIterationTime(of_adapters.back());
-  }
-  state.counters["full_ms"] = median(of_all) * 1e3;
-  state.counters["adapters_ms"] = median(of_adapters) * 1e3;
-  state.counters["over_full"] = median(of_adapters) / median(of_all);
-  state.counters["full_bytes"] = static_cast<double>(full.stream->memory().peak);
-  state.counters["adapters_bytes"] = static_cast<double>(adapted.stream->memory().peak);
+  in_turns(state, "full", all, "adapters", c);
 }
 
-// A step with parameters on the host, beside a resident one, in turns.
 void homes_on_cpu(benchmark::State& state, const Case& c) {
   Case all = c;
   all.on_device = {};
-  CpuRun resident(all), away(c);
-  std::vector<double> of_resident, of_away;
-  for (auto _ : state) {
-    of_resident.push_back(resident.step());
-    of_away.push_back(away.step());
-    state.SetIterationTime(of_away.back());
-  }
-  state.counters["resident_ms"] = median(of_resident) * 1e3;
-  state.counters["homes_ms"] = median(of_away) * 1e3;
-  state.counters["over_resident"] = median(of_away) / median(of_resident);
-  state.counters["resident_bytes"] = static_cast<double>(resident.stream->memory().peak);
-  state.counters["homes_bytes"] = static_cast<double>(away.stream->memory().peak);
+  in_turns(state, "resident", all, "homes", c);
 }
 
 // Flops of a step's products: those with weights, forward and two in backward, and those of
@@ -282,9 +278,10 @@ void time_steps(benchmark::State& state, const Case& c, double flops, Trainer& t
 
 void step_on_cuda(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  StepPlans plans = make_plans(config);
+  StepPlans plans = make_plans(config, policy_of(c), cuda_machine());
   plans.graph = c.graph;
   plans.layout = lay_out_step(describe_step(config), plans, cuda_machine());
+  plans.host_bytes = foretell_step(describe_step(config), plans, cuda_machine()).host.peak;
   const Report foretold = rehearse(cuda_machine(), [&](MetaStream& meta) {
     Trainer trainer(config, plans, meta);
     trainer.initialise();
@@ -340,6 +337,7 @@ void register_case(const std::string& what, const std::string& model, Case c, Wo
   c.model = model_preset(model)->config;
   std::string title = sentence(what, "/", model, "/", name(c.dtype), "/B:", c.B, "/T:", c.T);
   if (c.lora > 0) title += sentence("/lora:", c.lora);
+  if (c.on_device && work == step_on_cuda) title += "/parameters:host";
   if (work == step_on_cuda) {
     title += sentence("/chunk:", c.loss_chunk, c.graph ? "/graph" : "/kernel_by_kernel");
   }
@@ -375,6 +373,9 @@ void register_cuda_cases() {
   add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 0});
   add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 0, .graph = false});
   add("llama-3.2-1b", {.dtype = bf16, .T = 2048, .loss_chunk = 512, .lora = 16});
+  Case away{.dtype = bf16, .T = 2048, .loss_chunk = 512, .on_device = 0};
+  away.state = OptimizerState::streamed;
+  add("llama-3.2-1b", away);
   for (const char* const model : {"gpt2-124m", "llama-3.2-1b"}) {
     register_case("optimizer", model, {.dtype = bf16}, optimizer_on_cuda);
   }
