@@ -19,7 +19,12 @@ Homes::Homes(Parameters& parameters, HostLink& link, const Plan& plan, int64_t m
       planned_(plan.units),
       of_(parameters.size()) {
   check_units(plan, parameters);
-  for (const PlannedUnit& unit : planned_) add_unit(unit);
+  try {
+    for (const PlannedUnit& unit : planned_) add_unit(unit);
+  } catch (...) {
+    leave();
+    throw;
+  }
   for (Unit& unit : units_) {
     forward_.push_back({unit.planned->forward_fetch, &unit});
     backward_.push_back({unit.planned->backward_fetch, &unit});
@@ -58,6 +63,11 @@ void Homes::add_unit(const PlannedUnit& planned) {
 
 Homes::~Homes() {
   forget();
+  leave();
+}
+
+// The parameters have no homes afterwards.
+void Homes::leave() noexcept {
   for (Home& home : homes_) {
     home.parameter->homes = nullptr;
     if (home.parameter->home) home.parameter->data = {};
@@ -185,9 +195,9 @@ void Homes::before_backward(NodeId id) {
 
 void Homes::end_tape() noexcept {
   for (Unit& unit : units_) {
+    wait_in_any_case(unit);
     release(unit);
     unit.is_read = unit.has_sums = unit.has_state = false;
-    unit.data = {};  // of a fetch that failed
   }
   is_planned_ = in_backward_ = false;
 }
@@ -209,6 +219,10 @@ void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
   const bool brings = data && unit.planned->parameters_away && !unit.has_data;
   const bool adds = sums && !is_first_ && !unit.has_sums && unit.planned->gradients_away;
   const bool updates = state && !unit.has_state;
+  // Before anything is allocated, so that what a failure leaves is released.
+  unit.has_data = unit.has_data || brings;
+  unit.has_sums = unit.has_sums || adds;
+  unit.has_state = unit.has_state || updates;
   std::vector<std::pair<Tensor, const std::byte*>> copies;
   const auto copy_of = [&](const Spec& spec, const Parameter& p, Purpose purpose,
                            const std::byte* from) {
@@ -229,9 +243,6 @@ void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
       home->fetched.push_back(copy_of(from.spec(), p, Purpose::optimizer, from.data()));
     }
   }
-  unit.has_data = unit.has_data || brings;
-  unit.has_sums = unit.has_sums || adds;
-  unit.has_state = unit.has_state || updates;
   if (copies.empty()) return;
   const TraceScope scope(device_.trace(), brings ? "parameters in"
                                           : adds ? "gradients in"
@@ -245,17 +256,24 @@ void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
 }
 
 void Homes::wait_for(Unit& unit) {
-  if (!std::exchange(unit.is_waited_for, true)) device_.wait(unit.arrived);
+  if (unit.is_waited_for) return;
+  device_.wait(unit.arrived);
+  unit.is_waited_for = true;
 }
 
-// Its memory is freed, so that the copy into it has to be over.
-void Homes::release(Unit& unit) {
-  if (!std::exchange(unit.has_data, false)) return;
+// Before its memory is freed: the copies into it have to be over.
+void Homes::wait_in_any_case(Unit& unit) noexcept {
   try {
     wait_for(unit);
   } catch (...) {
     wait_quietly(link_);
+    unit.is_waited_for = true;
   }
+}
+
+void Homes::release(Unit& unit) {
+  if (!std::exchange(unit.has_data, false)) return;
+  wait_in_any_case(unit);
   unit.data = {};
   for (const Home* home : unit.homes) {
     home->parameter->data = Tensor::on_host(home->parameter->name);

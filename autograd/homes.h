@@ -67,8 +67,6 @@ class Homes final : public GradientSink {
   // On the host; absent if there is none.
   View gradient(const Parameter&) const;
   bool has_sum(const Parameter& p) const { return at(p) && at(p)->sum; }
-  // Of gradients in host memory.
-  DType gradient_type(const Parameter&) const;
   void free_gradient(const Parameter&);
   // Frees all of a step, after waiting for its copies: it has failed, or is over.
   void forget() noexcept;
@@ -134,10 +132,11 @@ class Homes final : public GradientSink {
   Home* at(const Parameter& p) { return const_cast<Home*>(std::as_const(*this).at(p)); }
   Unit& unit_of(const Parameter& p) { return *of_[*p.number].second; }
   void add_unit(const PlannedUnit&);
-  void add_schedules();
+  void leave() noexcept;
   void release_outside(NodeId id);
   void fetch(Unit&, bool data, bool sums, bool state);
   void wait_for(Unit&);
+  void wait_in_any_case(Unit&) noexcept;
   void release(Unit&);
   void release_unread();
   void send(const Unit&, Leaving, const std::vector<View>& to);

@@ -104,10 +104,10 @@ void read_bytes(const Tensor& t, size_t begin, std::span<std::byte> out) {
 }
 
 double item(const Tensor& t) {
-  check(bool(t), "item: the tensor is absent");
+  Stream& stream = t.stream();
   check(t.numel() == 1, "item: ", t.spec(), " has ", t.numel(),
         " elements, and item() takes the value of one; use read() for more");
-  if (t.stream().device().type == DeviceType::meta) {
+  if (stream.device().type == DeviceType::meta) {
     fail(ErrorKind::device, "item: ", t.spec(), " is on the meta device, which has no values");
   }
   switch (t.dtype()) {

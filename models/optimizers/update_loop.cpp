@@ -75,6 +75,7 @@ UpdateLoop::UpdateLoop(const UpdateRule& rule, const std::vector<Parameter*>& pa
 
 void UpdateLoop::update(const UpdateStep::Scalars& scalars) {
   Slots slots;
+  gradient_bytes_ = bytes_of_gradients();
   allocate(slots);
   unused_.clear();
   for (const Parameter* p : parameters_) unused_.push_back(p->gathered().shape.numel());
@@ -95,7 +96,7 @@ void UpdateLoop::allocate(Slots& slots) const {
       slots[i].gradients =
           HostSlot(state_.link(), elements * sizeof(float), "gradients on the host");
     } else {
-      const size_t of_one = element_bytes_ + parameter_bytes_ + bytes_of_gradients();
+      const size_t of_one = element_bytes_ + parameter_bytes_ + gradient_bytes_;
       const auto bytes = static_cast<int64_t>(elements * of_one);
       slots[i].rows = Tensor({Shape{bytes}, DType::i8}, device_,
                              {.name = "optimizer bucket", .purpose = Purpose::optimizer});
@@ -348,11 +349,13 @@ void UpdateLoop::place_in(const Slot& slot, const Buckets::Slice& slice, UpdateE
 }
 
 // The slice's elements in the row of parameters, or of gradients, which come after the state's.
+// Gradients of several types have places of the largest.
 View UpdateLoop::extra_row_of(const Tensor& memory, bool of_gradients, const Buckets::Slice& slice,
                               DType type) const {
   const auto bucket = static_cast<size_t>(state_.host_buckets().bucket_elements());
   const size_t before = element_bytes_ + (of_gradients ? parameter_bytes_ : 0);
-  const size_t at = bucket * before + static_cast<size_t>(slice.at) * size_of(type);
+  const size_t place = of_gradients ? gradient_bytes_ : parameter_bytes_;
+  const size_t at = bucket * before + static_cast<size_t>(slice.at) * place;
   return {memory.view().data() + at, {Shape{slice.elements.size()}, type}};
 }
 

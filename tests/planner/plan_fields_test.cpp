@@ -184,6 +184,105 @@ TEST_F(PlanFields, NamesImpossibleBucketsInFlight) {
   expect_refused(R"({"spool_plan": 3, "buckets_in_flight": 2})", "write \"spool_plan\": 4");
 }
 
+// A unit that is as it should be, but for what is wrong of it.
+std::string unit_with(const std::string& key, const std::string& value) {
+  std::map<std::string, std::string> fields = {{"nodes", "[3, 6]"},
+                                               {"parameters", "[2, 3]"},
+                                               {"first_readers", "[3, 5]"},
+                                               {"fetch", "[0, 9]"},
+                                               {"away", "[\"parameters\"]"}};
+  fields[key] = value;
+  if (value.empty()) fields.erase(key);
+  std::string all;
+  for (const auto& [name, content] : fields) {
+    all += sentence(all.empty() ? "" : ", ", '"', name, "\": ", content);
+  }
+  return "{" + all + "}";
+}
+
+TEST_F(PlanFields, NamesAnImpossibleUnit) {
+  const auto expect_unit_refused = [&](const std::string& units, const std::string& words) {
+    SCOPED_TRACE(units);
+    expect_refused(R"({"spool_plan": 5, "units": [)" + units + "]}", words);
+  };
+  expect_unit_refused("3", "field units[0]: 3 is not a JSON object");
+  expect_unit_refused("{}", "field units[0].nodes is missing");
+  for (const char* key : {"nodes", "parameters", "first_readers", "fetch"}) {
+    const std::string field = sentence("field units[0].", key);
+    expect_unit_refused(unit_with(key, ""), field + " is missing");
+    for (const char* wrong : {"3", "null", "\"3\"", "{}"}) {
+      expect_unit_refused(unit_with(key, wrong), field + ": ");
+    }
+    for (const char* wrong : {"[-1, 9]", "[1.5, 9]", "[true, 9]", "[50000, 9]", "[[1, 2], 9]"}) {
+      expect_unit_refused(unit_with(key, wrong), field + "[0]: ");
+    }
+  }
+  expect_unit_refused(unit_with("nodes", "[3]"), "nodes has 1 numbers; it has a first and a last");
+  expect_unit_refused(unit_with("nodes", "[3, 4, 6]"), "nodes has 3 numbers");
+  expect_unit_refused(unit_with("fetch", "[0]"),
+                      "fetch has 1 numbers; it has a node of forward and one of backward");
+  expect_unit_refused(unit_with("away", "3"), "field units[0].away: 3 is not a list");
+  for (const char* wrong : {"\"state\"", "1", "\"\"", "[]"}) {
+    expect_unit_refused(unit_with("away", sentence('[', wrong, ']')),
+                        sentence("field units[0].away[0]: ", wrong,
+                                 " is neither \"parameters\" nor \"gradients\""));
+  }
+  for (const char* key : {"stays", "in_backward", "all_in_forward"}) {
+    for (const char* wrong : {"1", "\"true\"", "null"}) {
+      expect_unit_refused(unit_with(key, wrong), sentence("field units[0].", key, ": "));
+    }
+  }
+  expect_unit_refused(unit_with("home", "\"host\""),
+                      "field units[0]: a unit has no \"home\"; it has nodes, parameters, "
+                      "first_readers, fetch, away, stays, in_backward and all_in_forward");
+}
+
+TEST_F(PlanFields, NamesUnitsThatContradictEachOther) {
+  const auto expect_units_refused = [&](const std::string& units, std::string_view words) {
+    SCOPED_TRACE(units);
+    expect_refused(R"({"spool_plan": 5, "units": [)" + units + "]}", words);
+  };
+  expect_units_refused(unit_with("nodes", "[6, 3]"), "unit of nodes 6 to 3: its tape has no such");
+  expect_units_refused(unit_with("parameters", "[]"), "has no parameters; leave it out");
+  expect_units_refused(unit_with("parameters", "[3, 2]"), "parameter 2 comes after parameter 3");
+  expect_units_refused(unit_with("first_readers", "[3]"), "2 parameters and 1 first readers");
+  expect_units_refused(unit_with("first_readers", "[3, 7]"), "node 7, the first reader of");
+  expect_units_refused(unit_with("fetch", "[4, 9]"), "is fetched before node 4 in forward");
+  expect_units_refused(unit_with("fetch", "[0, 5]"), "is fetched before node 5 in backward");
+  expect_units_refused(unit_with("away", R"(["gradients"])"),
+                       "gradients are to live on the host, and the place of the optimizer's state");
+  const std::string unit = unit_with("stays", "true");
+  expect_units_refused(unit + ", " + unit, "unit of nodes 3 to 6 comes after nodes 3 to 6");
+  expect_units_refused(unit_with("nodes", "[5, 6]") + ", " + unit, "is not one of them");
+}
+
+TEST_F(PlanFields, NamesImpossibleHomes) {
+  const auto expect_refused_with = [&](const std::string& fields, const std::string& words) {
+    SCOPED_TRACE(fields);
+    const std::string units = ", \"units\": [" + unit_with("stays", "true") + "], ";
+    expect_refused(R"({"spool_plan": 5)" + units + fields + "}", words);
+  };
+  for (const char* wrong : {"\"now\"", "1", "null"}) {
+    expect_refused_with(sentence("\"update\": ", wrong),
+                        sentence("field update: ", wrong, " is none of end, backward"));
+  }
+  for (const char* wrong : {"\"1\"", "null", "true", "[]"}) {
+    expect_refused_with(sentence("\"units_leaving\": ", wrong), "field units_leaving: ");
+  }
+  for (const char* wrong : {"-1", "-0.5", "1e6", "1e300"}) {
+    expect_refused_with(sentence("\"units_leaving\": ", wrong), "units may be on their way");
+  }
+  for (const char* wrong : {"0", "-2048", "1.5", "\"2048\"", "null"}) {
+    expect_refused_with(sentence("\"bucket_elements\": ", wrong), "field bucket_elements: ");
+  }
+  expect_refused_with(R"("optimizer_state": "streamed", "bucket_elements": 3000)",
+                      "a bucket of 3000 elements; it must be a multiple of 2048");
+  expect_refused_with(R"("bucket_elements": 2048)", "buckets are of state that is streamed");
+  expect_refused_with(R"("optimizer_state": "cpu", "update": "backward")",
+                      "the host updates them at the end");
+  expect_refused(R"({"spool_plan": 5, "update": "backward"})", "it has no units of them");
+}
+
 TEST_F(PlanFields, NamesAnImpossibleShareOfTheState) {
   for (const char* wrong : {"-1", "1.5", "\"1GiB\"", "9223372036854775808", "null"}) {
     expect_refused(sentence(R"({"spool_plan": 3, "optimizer_state": "streamed", )",

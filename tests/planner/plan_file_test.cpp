@@ -54,6 +54,35 @@ void add_regions(Random& random, std::vector<Region>& regions, int first, int en
   }
 }
 
+// Disjoint units whose parameters are anywhere in the model.
+void add_units(Random& random, Plan& plan, int nodes) {
+  NodeId next = 0;
+  while (next < nodes) {
+    const NodeId first = next + below(random, 4), last = first + below(random, 6);
+    next = last + 1;
+    if (last >= nodes) break;
+    PlannedUnit unit{.first = first,
+                     .last = last,
+                     .parameters_away = below(random, 2) == 0,
+                     .forward_fetch = below(random, first + 1),
+                     .backward_fetch = last + below(random, nodes - last + 1),
+                     .stays = below(random, 2) == 0,
+                     .in_backward = below(random, 2) == 0,
+                     .all_in_forward = below(random, 2) == 0};
+    for (int p = below(random, 5), n = 1 + below(random, 4); n > 0; --n) {
+      unit.parameters.push_back(static_cast<uint32_t>(p));
+      unit.first_readers.push_back(first + below(random, last - first + 1));
+      p += 1 + below(random, 9);
+    }
+    unit.gradients_away = plan.optimizer_state == OptimizerState::streamed && below(random, 2) == 0;
+    plan.units.push_back(std::move(unit));
+  }
+  if (plan.units.empty()) return;
+  plan.units_leaving = below(random, 40) / 7.0;
+  const bool is_cpu = plan.optimizer_state == OptimizerState::cpu;
+  if (!is_cpu && below(random, 2)) plan.update = UpdateTime::backward;
+}
+
 std::optional<PlannedFor> random_run(Random& random) {
   if (below(random, 2)) return std::nullopt;
   return PlannedFor{.loss_rows = below(random, 5000),
@@ -84,6 +113,10 @@ StoredPlan random_plan(uint64_t seed) {
     plan.state_bytes_on_device = size_t{random.next()} << below(random, 20);
   }
   if (below(random, 4) == 0) plan.buckets_in_flight = 2 + below(random, 8);
+  if (below(random, 3) == 0) add_units(random, plan, nodes);
+  if (plan.optimizer_state == OptimizerState::streamed && below(random, 4) == 0) {
+    plan.bucket_elements = 2048 * (1 + below(random, 999));
+  }
   stored.made_for = random_run(random);
   if (below(random, 2)) return stored;
   for (int n = 0; n < nodes; ++n) {
@@ -94,6 +127,7 @@ StoredPlan random_plan(uint64_t seed) {
 
 int version_for(const StoredPlan& stored) {
   const auto in_chunks = [](const Region& r) { return r.chunks > 1; };
+  if (!stored.plan.units.empty() || stored.plan.bucket_elements > 0) return 5;
   if (stored.plan.buckets_in_flight > 0) return 4;
   if (stored.made_for || stored.plan.state_bytes_on_device) return 3;
   return std::ranges::any_of(stored.plan.regions, in_chunks) ? 2 : 1;
@@ -116,7 +150,7 @@ TEST_F(PlanFile, LoadsWhatWasSavedAndSavesTheSameBytes) {
     ASSERT_EQ(content_of(again), content_of(path)) << seed;
   }
   EXPECT_EQ(names_in(directory.path()), (std::set<std::string>{"plan.json", "again.json"}));
-  EXPECT_EQ(versions, (std::set<int>{1, 2, 3, 4}));
+  EXPECT_EQ(versions, (std::set<int>{1, 2, 3, 4, 5}));
 }
 
 TEST_F(PlanFile, IsReadable) {
@@ -218,8 +252,8 @@ TEST_F(PlanFile, RefusesFilesThatAreNoPlan) {
   expect_refused(std::string(100'000, '['), "nested deeper than");
   expect_refused("[1]", "is not a plan");
   expect_refused(R"({"model_type": "gpt2"})", "is not a plan");
-  expect_refused(R"({"spool_plan": 5, "new": []})",
-                 "version 5, and this program reads versions up to 4");
+  expect_refused(R"({"spool_plan": 6, "new": []})",
+                 "version 6, and this program reads versions up to 5");
   expect_refused(R"({"spool_plan": 0})", "a plan of version 0");
   expect_refused(R"({"spool_plan": -1})", "a plan of version -1");
   expect_refused(R"({"spool_plan": 18446744073709551615})", "a plan of version 1844674407370955");

@@ -5,8 +5,8 @@ namespace {
 
 class FailingStream final : public Stream {
  public:
-  FailingStream(Stream& compute, CallCounter& calls)
-      : Stream(SideStream{}, compute), queue_(compute.side_stream()), calls_(calls) {}
+  FailingStream(Stream& compute, std::unique_ptr<Stream> queue, CallCounter& calls)
+      : Stream(SideStream{}, compute), queue_(std::move(queue)), calls_(calls) {}
 
   std::string description() const override { return queue_->description(); }
   void destroy_after_work(std::shared_ptr<void> object) override {
@@ -59,12 +59,34 @@ class FailingStream final : public Stream {
 }  // namespace
 
 void CallCounter::count() {
+  ++counted_;
   if (left_-- == 0) fail(ErrorKind::device, "a call that is to fail");
 }
 
 std::unique_ptr<HostLink> failing_link(Stream& compute, size_t bytes, CallCounter& calls) {
-  return std::make_unique<HostLink>(compute, bytes, std::make_unique<FailingStream>(compute, calls),
-                                    std::make_unique<FailingStream>(compute, calls));
+  const auto make = [&] {
+    return std::make_unique<FailingStream>(compute, compute.side_stream(), calls);
+  };
+  return std::make_unique<HostLink>(compute, bytes, make(), make());
+}
+
+std::unique_ptr<Stream> FailingCpuStream::side_stream() {
+  return std::make_unique<FailingStream>(*this, CpuStream::side_stream(), calls);
+}
+
+void FailingCpuStream::copy(void* to, const void* from, size_t bytes) {
+  calls.count();
+  CpuStream::copy(to, from, bytes);
+}
+
+Event FailingCpuStream::record() {
+  calls.count();
+  return CpuStream::record();
+}
+
+void FailingCpuStream::wait(const Event& event) {
+  calls.count();
+  CpuStream::wait(event);
 }
 
 }  // namespace spool::testing

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "spool/autograd/homes.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -13,12 +14,18 @@ void append_bytes(Bytes& to, const Tensor& from) {
   read_bytes(from, 0, std::span(to).subspan(begin));
 }
 
+// Of a parameter that lives on the host, from there.
+void append_data(Bytes& to, const Parameter& p) {
+  if (p.home) p.homes->synchronize();
+  append_bytes(to, p.home ? p.home : p.data);
+}
+
 // Calls work(range, bytes) for each row of each parameter.
 template <class Work>
 void for_each_row(const Optimizer& optimizer, const Work& work) {
   for (size_t row = 0; row < optimizer.state_rows().size(); ++row) {
     for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
-      const int64_t n = optimizer.parameters()[i]->data.numel();
+      const int64_t n = optimizer.parameters()[i]->spec().shape.numel();
       work(StateRange{row, i, {0, n}},
            static_cast<size_t>(n) * size_of(optimizer.state_rows()[row].type));
     }
@@ -29,7 +36,7 @@ void for_each_row(const Optimizer& optimizer, const Work& work) {
 
 Bytes state_bytes(const std::vector<Parameter*>& parameters, Optimizer& optimizer) {
   Bytes all;
-  for (const Parameter* p : parameters) append_bytes(all, p->data);
+  for (const Parameter* p : parameters) append_data(all, *p);
   for_each_row(optimizer, [&](const StateRange& range, size_t bytes) {
     all.resize(all.size() + bytes);
     optimizer.read_state(range, std::span(all).last(bytes));
@@ -39,7 +46,7 @@ Bytes state_bytes(const std::vector<Parameter*>& parameters, Optimizer& optimize
 
 Bytes state_bytes_at_rest(const Optimizer& optimizer) {
   Bytes all;
-  for (const Parameter* p : optimizer.parameters()) append_bytes(all, p->data);
+  for (const Parameter* p : optimizer.parameters()) append_data(all, *p);
   for_each_row(optimizer, [&](const StateRange& range, size_t bytes) {
     all.resize(all.size() + bytes);
     optimizer.places().read(range, std::span(all).last(bytes));
@@ -55,7 +62,7 @@ std::vector<float> read_row(Optimizer& optimizer, const StateRange& range) {
 
 std::vector<float> read_row(Optimizer& optimizer, size_t row, size_t parameter) {
   return read_row(optimizer,
-                  {row, parameter, {0, optimizer.parameters()[parameter]->data.numel()}});
+                  {row, parameter, {0, optimizer.parameters()[parameter]->spec().shape.numel()}});
 }
 
 void write_row(Optimizer& optimizer, const StateRange& range, std::span<const float> in) {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "spool/models/steps/sharding/step_shards.h"
+#include "spool/planner/home_units.h"
 #include "spool/planner/machines/machine.h"
 #include "tests/models/steps/transformer_testing.h"
 
@@ -16,8 +17,8 @@ namespace {
 
 constexpr TransformerSizes sizes{.layers = 3, .channels = 128, .dropout = 0.1F};
 
-// One rank, ranks with micro-batches of their own, those that store parameters in parts, and those
-// that share each micro-batch.
+// One rank, with parameters on the device or not, ranks with micro-batches of their own, those that
+// store parameters in parts, and those that share each micro-batch.
 std::vector<StepDescription> steps() {
   std::vector<StepDescription> all{describe(sizes, {.accumulate = 3})};
   for (const int zero : {2, 3}) {
@@ -29,7 +30,7 @@ std::vector<StepDescription> steps() {
   return all;
 }
 
-StepPlans random_plans(const Program& program, std::mt19937& random) {
+StepPlans random_plans(const Program& program, bool may_have_homes, std::mt19937& random) {
   const auto one_of = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   StepPlans plans;
   plans.step.placement.assign(program.values.size(), Placement::keep);
@@ -39,6 +40,11 @@ StepPlans random_plans(const Program& program, std::mt19937& random) {
   }
   plans.step.buckets_in_flight = 2 + one_of(3);
   if (one_of(3) == 0) plans.step.optimizer_state = OptimizerState::streamed;
+  if (may_have_homes && one_of(3) > 0) {
+    plans.step.optimizer_state = OptimizerState::streamed;
+    const size_t bytes = one_of(2) ? 0 : size_t{2} << 20;  // of two models in turn
+    place_homes(plans.step, program, {.bytes_on_device = bytes, .ahead = one_of(3)});
+  }
   return plans;
 }
 
@@ -67,8 +73,8 @@ TEST(KeptModel, ReportsWhatANewOneDoes) {
   for (const StepDescription& step : steps()) {
     KeptModels kept;
     const Program program = rehearse_tape(step, {}, machine, &kept).program;
-    for (int i = 0; i < 8; ++i) {
-      const StepPlans plans = random_plans(program, random);
+    for (int i = 0; i < (step.config.ranks == 0 ? 24 : 8); ++i) {
+      const StepPlans plans = random_plans(program, step.config.ranks == 0, random);
       const RehearsalOptions asked{.survey = true, .lifetimes = i % 2 == 0};
       expect_equal(rehearse_step(step, plans, machine, asked, &kept),
                    rehearse_step(step, plans, machine, asked));

@@ -32,17 +32,47 @@ struct Tripwire final : Op {
   }
 };
 
+// The stream, which declares parameters alone from now on if some are away.
+Stream& declaring(Stream& stream, const std::vector<bool>& away) {
+  if (!away.empty()) stream.declare_parameters(true);
+  return stream;
+}
+
 Var tripwire(const Var& x, CallCounter& calls) { return apply<Tripwire>(x.tape(), {x}, calls); }
 
 }  // namespace
 
-SmallModel::SmallModel(Stream& stream, CallCounter& calls)
+SmallModel::SmallModel(Stream& stream, CallCounter& calls, const std::vector<bool>& away)
     : calls_(calls),
-      parameters_(stream),
+      parameters_(declaring(stream, away)),
       up_(parameters_.add("up", {4 * channels, channels})),
       down_(parameters_.add("down", {classes, 4 * channels})),
       x_({Shape{rows, channels}}, stream, {.name = "x", .purpose = Purpose::input}),
-      targets_({Shape{rows}, DType::i32}, stream, {.name = "targets", .purpose = Purpose::input}) {}
+      targets_({Shape{rows}, DType::i32}, stream, {.name = "targets", .purpose = Purpose::input}) {
+  if (away.empty()) return;
+  stream.declare_parameters(false);
+  parameters_.allocate_declared(away);
+}
+
+void SmallModel::place_away(Plan& plan) {
+  plan.optimizer_state = OptimizerState::streamed;
+  plan.units = {{.first = 0,
+                 .last = 4,
+                 .parameters = {0},
+                 .first_readers = {1},
+                 .parameters_away = true,
+                 .gradients_away = true,
+                 .backward_fetch = 5},
+                {.first = 5,
+                 .last = 5,
+                 .parameters = {1},
+                 .first_readers = {5},
+                 .parameters_away = true,
+                 .gradients_away = true,
+                 .backward_fetch = 6,
+                 .stays = true,
+                 .all_in_forward = true}};
+}
 
 Var SmallModel::loss(Tape& tape) {
   const Var h = tripwire(linear(tripwire(tape.input(x_), calls_), up_), calls_);
@@ -67,15 +97,31 @@ void SmallModel::upload(int64_t micro) {
 }
 
 SmallRun::SmallRun(Stream& on, const StepConfig& config, const StepPlans& plans)
-    : stream(on), model(on, calls), runner(model, config, plans, on) {
-  uint64_t seed = 0;
-  for (const Parameter* p : model.parameters()) {
-    Random random(++seed);
-    std::vector<float> weights(static_cast<size_t>(p->data.numel()));
+    : stream(on), model(on, calls, parameters_away(plans.step)), runner(model, config, plans, on) {
+  initialise();
+}
+
+void SmallRun::initialise() {
+  Parameters& parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = *parameters[i];
+    Random random(i + 1);
+    std::vector<float> weights(static_cast<size_t>(p.spec().shape.numel()));
     for (float& w : weights) w = 0.1f * random.normal();
-    write<float>(p->data, weights);
+    parameters.with(i, [&] { write<float>(p.data, weights); });
   }
   runner.optimizer().initialise();
+}
+
+bool SmallRun::is_half_updated() {
+  try {
+    (void)read_row(runner.optimizer(), 0, 0);
+    return false;
+  } catch (const Error& e) {
+    EXPECT_TRUE(contains(e.what(), "an update failed")) << e.what();
+    EXPECT_TRUE(contains(e.what(), "initialise()")) << e.what();
+    return true;
+  }
 }
 
 void SmallRun::step(int64_t number) {
@@ -121,7 +167,17 @@ std::vector<StepForm> step_forms(const Architecture& architecture) {
   StepForm kept = offloaded;
   kept.name = "offloaded, with state on the device";
   kept.plans.step.optimizer_state = OptimizerState::device;
-  forms.insert(forms.end(), {offloaded, kept, placed});
+  StepForm away = offloaded, updated = offloaded, placed_away = placed;
+  away.name = "away, offloaded and recomputed";
+  updated.name = "away, offloaded, recomputed and updated in backward";
+  placed_away.name = "away and placed";
+  for (StepForm* form : {&away, &updated, &placed_away}) SmallModel::place_away(form->plans.step);
+  updated.config.optimizer = AdamWSettings{.clip = 0};
+  updated.plans.step.update = UpdateTime::backward;
+  placed_away.plans.layout.reset();
+  placed_away.plans.layout = assign_offsets(record_step(
+      {make_model, placed_away.config}, placed_away.plans, {.architecture = architecture}));
+  forms.insert(forms.end(), {offloaded, kept, placed, away, updated, placed_away});
   return forms;
 }
 
@@ -133,8 +189,13 @@ std::vector<size_t> live_bytes(const SmallRun& run) {
 }
 
 void expect_same_after_failure(SmallRun& run, const SmallRun::Results& wanted,
-                               const std::vector<size_t>& live) {
+                               const std::vector<size_t>& live, bool is_updated_in_backward) {
   EXPECT_EQ(live_bytes(run), live);
+  if (is_updated_in_backward && run.is_half_updated()) {
+    expect_error(ErrorKind::invalid, {"an update failed", "initialise()"}, [&] { run.step(0); });
+    EXPECT_EQ(live_bytes(run), live);
+    run.initialise();
+  }
   EXPECT_TRUE(run.steps_from(0) == wanted);
   EXPECT_EQ(live_bytes(run), live);
 }
@@ -143,6 +204,7 @@ void expect_same_after_failure(SmallRun& run, const SmallRun::Results& wanted,
 
 void expect_no_trace_of_failed_steps(const StepForm& form, const OpenStream& open, int64_t stride) {
   SCOPED_TRACE(form.name);
+  const bool in_backward = form.plans.step.update == UpdateTime::backward;
   const auto whole = open(plenty);
   SmallRun whole_run(*whole, form.config, form.plans);
   const std::vector<size_t> live = live_bytes(whole_run);
@@ -162,7 +224,7 @@ void expect_no_trace_of_failed_steps(const StepForm& form, const OpenStream& ope
       EXPECT_TRUE(contains(e.what(), "a call that is to fail")) << e.what();
     }
     run.calls.fail_at(-1);
-    if (failed) expect_same_after_failure(run, wanted, live);
+    if (failed) expect_same_after_failure(run, wanted, live, in_backward);
   }
   const size_t parts = stride == 1 ? 16 : 3;
   for (size_t part = 0; part < parts; ++part) {
@@ -175,7 +237,7 @@ void expect_no_trace_of_failed_steps(const StepForm& form, const OpenStream& ope
       const Tensor other({Shape{taken}}, *stream);
       expect_error(ErrorKind::memory, {"the arena needs"}, [&] { run.step(0); });
     }
-    expect_same_after_failure(run, wanted, live);
+    expect_same_after_failure(run, wanted, live, in_backward);
   }
 }
 
