@@ -304,7 +304,8 @@ void Homes::send(const Unit& unit, Leaving leaving, const std::vector<View>& to)
 void Homes::send_gradient(Home& home) {
   const Tensor& gradient = home.parameter->grad;
   home.gradient_type = gradient.dtype();
-  if (!home.sum) home.sum = HostSlot(link_, gradient.nbytes(), home.parameter->name);
+  if (!home.sum)
+    home.sum = HostSlot(link_, gradient.nbytes(), home.parameter->name, Purpose::gradient);
   const TraceScope scope(device_.trace(), "gradients out");
   send(unit_of(*home.parameter), {.tensors = {gradient}}, {View(home.sum.data(), gradient.spec())});
 }
@@ -315,7 +316,10 @@ void Homes::update(Home& home) {
   Unit& unit = unit_of(p);
   if (p.home && !p.data) need(p);
   wait_for(unit);
-  user_->update(p, home.fetched);
+  {
+    const TraceScope scope(device_.trace(), "update");
+    user_->update(p, home.fetched);
+  }
   home.sum = {};
   Leaving leaving{.tensors = home.fetched};
   std::vector<View> to = home.state;
