@@ -19,7 +19,8 @@ FIELDS = (
     "foretold_peak_bytes foretold_step_ms peak_is_in keep_all_peak_bytes keep_all_step_ms "
     "lower_bound_ms gap plan_ms rehearsals fingerprint loss_chunk region_chunks budget_is "
     "chunks_hold_for_threads slowed_by_chunks state_bytes_on_device host_bytes disk_bytes "
-    "peak_bytes_by_purpose layers attention memory grid lanes lane_totals explanation"
+    "peak_bytes_by_purpose host_bytes_by_purpose homes layers attention memory grid lanes "
+    "lane_totals explanation"
 ).split()
 
 
