@@ -240,20 +240,31 @@ const char* name_of(const PlannedSteps& planned, const RunSteps& run, const RunR
                                            : "a step by this plan";
 }
 
-void check_host(const Report& foretold, const RunRequest& request, const Machine& machine) {
+void check_host(const PlannedSteps& planned, const RunRequest& request, const Machine& machine) {
   // Whether the host's memory is the device's.
   const bool shared = std::holds_alternative<CpuArchitecture>(machine.architecture);
+  const bool homes = has_homes(planned.plans.step);
+  const size_t on_host = planned.foretold.host.peak;
+  const auto check_limit = [&](size_t needed, size_t available, const char* place) {
+    if (on_host == 0 || needed <= available) return;
+    const char* const what = homes ? "what lives on the host" : "what is offloaded";
+    fail_memory(
+        {.what = shared ? sentence("this run, with ", what, ",") : what,
+         .needed = needed,
+         .available = available,
+         .place = place,
+         .advice = homes ? "keep more parameters on the device, or offload less"
+                         : "offload less, or to a disk (disk:DIRECTORY), or keep the "
+                           "optimizer's state on the device",
+         .settings = homes ? std::vector<std::string>{"parameters", "offload"}
+                           : std::vector<std::string>{"offload", "offload-to", "optimizer-state"}});
+  };
+  if (homes && !shared && request.host_limit) {
+    check_limit(on_host, *request.host_limit, "by the limit that is given");
+  }
   if (!shared && !request.device) return;
-  const size_t available = shared ? request.capacity : host_memory();
-  const size_t needed = foretold.host.peak + (shared ? foretold.memory.peak : 0);
-  if (foretold.host.peak == 0 || needed <= available) return;
-  fail_memory({.what = shared ? "this run, with what is offloaded," : "what is offloaded",
-               .needed = needed,
-               .available = available,
-               .place = "on the host",
-               .advice = "offload less, or to a disk (disk:DIRECTORY), or keep the optimizer's "
-                         "state on the device",
-               .settings = {"offload", "offload-to", "optimizer-state"}});
+  check_limit(on_host + (shared ? planned.foretold.memory.peak : 0),
+              shared ? request.capacity : host_memory(), "on the host");
 }
 
 void check_fits(const PlannedSteps& planned, const RunSteps& run, const RunRequest& request,
@@ -274,7 +285,7 @@ void check_fits(const PlannedSteps& planned, const RunSteps& run, const RunReque
   if (request.steps.budget) check_limit("in the budget", request.steps.budget);
   if (planned.is_chosen) check_limit("on the device", planned.limit);
   check_limit("on the device", request.capacity);
-  check_host(planned.foretold, request, machine);
+  check_host(planned, request, machine);
 }
 
 }  // namespace

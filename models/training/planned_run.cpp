@@ -166,6 +166,7 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                      .batch_is_fixed = o.resume,
                      .split_is_chosen = o.tokens_per_step && !o.resume,
                      .compares = true};
+  if (is_given("host-memory")) request.host_limit = o.host_memory;
   limit_memory(request, o.device, o.memory, machine);
   if (has_host) {
     limit_to_least(request, o.least_memory);  // ranks have a GPU each
