@@ -7,6 +7,16 @@
 #include "spool/runtime/memory/enqueue_whole.h"
 
 namespace spool {
+namespace {
+
+// What a trace calls a copy to the device.
+const char* task_of(Purpose purpose) {
+  return purpose == Purpose::gradient    ? "gradients in"
+         : purpose == Purpose::optimizer ? "state"
+                                         : "parameters in";
+}
+
+}  // namespace
 
 Homes::Homes(Parameters& parameters, HostLink& link, const Plan& plan, int64_t micro_batches)
     : parameters_(parameters),
@@ -216,6 +226,7 @@ void Homes::release_unread() {
 }
 
 void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
+  std::vector<Purpose> purposes;  // of the copies
   const bool brings = data && unit.planned->parameters_away && !unit.has_data;
   const bool adds = sums && !is_first_ && !unit.has_sums && unit.planned->gradients_away;
   const bool updates = state && !unit.has_state;
@@ -226,6 +237,7 @@ void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
   std::vector<std::pair<Tensor, const std::byte*>> copies;
   const auto copy_of = [&](const Spec& spec, const Parameter& p, Purpose purpose,
                            const std::byte* from) {
+    purposes.push_back(purpose);
     return copies.emplace_back(Tensor(spec, device_, {.name = p.name, .purpose = purpose}), from)
         .first;
   };
@@ -244,12 +256,13 @@ void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
     }
   }
   if (copies.empty()) return;
-  const TraceScope scope(device_.trace(), brings ? "parameters in"
-                                          : adds ? "gradients in"
-                                                 : "state");
   Stream& in = link_.begin_in();
   enqueue_whole(in, [&] {
-    for (const auto& [to, from] : copies) in.copy_in(to.view().data(), from, to.nbytes());
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const auto& [to, from] = copies[i];
+      const TraceScope scope(device_.trace(), task_of(purposes[i]));
+      in.copy_in(to.view().data(), from, to.nbytes());
+    }
     unit.arrived = in.record();
   });
   unit.is_waited_for = false;
@@ -322,11 +335,12 @@ void Homes::is_final(Parameter& p) {
 }
 
 // The memory must outlive what has been enqueued of the copies.
-void Homes::send(const Unit& unit, Leaving leaving, const std::vector<View>& to) {
+void Homes::send(const Unit& unit, Leaving leaving, const std::vector<View>& to, const char* task) {
   if (to.empty()) return;
   Stream& out = link_.begin_out();
   enqueue_whole(out, [&] {
     for (size_t i = 0; i < to.size(); ++i) {
+      const TraceScope scope(device_.trace(), i < leaving.rows ? "state" : task);
       out.copy_out(to[i].data(), leaving.tensors[i].view().data(), to[i].nbytes());
       leaving.bytes += to[i].nbytes();
     }
@@ -340,9 +354,10 @@ void Homes::send(const Unit& unit, Leaving leaving, const std::vector<View>& to)
 void Homes::send_gradient(Home& home) {
   const Tensor& gradient = home.parameter->grad;
   home.gradient_type = gradient.dtype();
-  if (!home.sum) home.sum = HostSlot(link_, gradient.nbytes(), home.parameter->name);
-  const TraceScope scope(device_.trace(), "gradients out");
-  send(unit_of(*home.parameter), {.tensors = {gradient}}, {View(home.sum.data(), gradient.spec())});
+  if (!home.sum)
+    home.sum = HostSlot(link_, gradient.nbytes(), home.parameter->name, Purpose::gradient);
+  send(unit_of(*home.parameter), {.tensors = {gradient}}, {View(home.sum.data(), gradient.spec())},
+       "gradients out");
 }
 
 // Parameter and state leave in place of the gradient.
@@ -351,16 +366,18 @@ void Homes::update(Home& home) {
   Unit& unit = unit_of(p);
   if (p.home && !p.data) need(p);
   wait_for(unit);
-  user_->update(p, home.fetched);
+  {
+    const TraceScope scope(device_.trace(), "update");
+    user_->update(p, home.fetched);
+  }
   home.sum = {};
-  Leaving leaving{.tensors = home.fetched};
+  Leaving leaving{.tensors = home.fetched, .rows = home.fetched.size()};
   std::vector<View> to = home.state;
   if (p.home) {
     leaving.tensors.push_back(p.data);
     to.push_back(p.home);
   }
-  const TraceScope scope(device_.trace(), "parameters out");
-  send(unit, std::move(leaving), to);
+  send(unit, std::move(leaving), to, "parameters out");
 }
 
 // Frees what has left, until no more is on its way than so many units send; what one sends that is

@@ -120,6 +120,7 @@ class Homes final : public GradientSink {
   };
   struct Leaving {
     std::vector<Tensor> tensors = {};
+    size_t rows = 0;                // of state, the first of them
     size_t bytes = 0, of_unit = 0;  // its own, and all that its unit sends
     Event gone = {};
   };
@@ -139,7 +140,7 @@ class Homes final : public GradientSink {
   void wait_in_any_case(Unit&) noexcept;
   void release(Unit&);
   void release_unread();
-  void send(const Unit&, Leaving, const std::vector<View>& to);
+  void send(const Unit&, Leaving, const std::vector<View>& to, const char* task);
   void send_gradient(Home&);
   void update(Home&);
   void limit_leaving();

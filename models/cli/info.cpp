@@ -12,6 +12,7 @@
 #include <set>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/tables/plan_facts.h"
 #include "spool/models/cli/terminal/text.h"
 #include "spool/models/data/questions.h"
 #include "spool/models/data/token_files.h"
@@ -26,7 +27,6 @@
 #include "spool/models/tokenizers/json_tokenizer.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/run/checkpoint_files.h"
-#include "spool/planner/plan_file.h"
 #include "spool/planner/sharding/strategies_json.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/file_kind.h"
@@ -229,35 +229,6 @@ FileDescription describe_directory(const fs::path& path) {
   return of_model("a model", path);
 }
 
-FileDescription describe_plan(const fs::path& path) {
-  const auto [plan, made_for] = load_plan(path);
-  FileDescription d{.what = "a plan"};
-  const auto say = [&](const char* what, const std::string& value) {
-    d.details.emplace_back(what, value);
-  };
-  if (made_for) {
-    say("machine", made_for->machine);
-    say("budget", fmt::format("{} bytes", made_for->budget));
-    say("foretold peak", fmt::format("{} bytes", made_for->peak));
-    if (made_for->loss_rows) say("loss", fmt::format("in chunks of {} rows", made_for->loss_rows));
-    if (made_for->mlp_rows) say("MLPs", fmt::format("in chunks of {} rows", made_for->mlp_rows));
-  }
-  std::array<size_t, enumerator_names<Placement>.size()> values{};
-  for (const Placement p : plan.placement) ++values[static_cast<size_t>(p)];
-  say("recomputed", count_of(values[static_cast<size_t>(Placement::recompute)], "value"));
-  say("offloaded", count_of(values[static_cast<size_t>(Placement::offload)], "value"));
-  const auto in_chunks = static_cast<size_t>(
-      std::ranges::count_if(plan.regions, [](const Region& r) { return r.chunks > 1; }));
-  say("regions", fmt::format("{}, {} of them in chunks", plan.regions.size(), in_chunks));
-  say("optimizer state", name(plan.optimizer_state));
-  if (const int n = plan.buckets_in_flight) say("buckets in flight", std::to_string(n));
-  if (!plan.fingerprints.empty()) {
-    say("tape", fmt::format("{} nodes, fingerprint {:016x}", plan.fingerprints.size(),
-                            plan.fingerprints.back()));
-  }
-  return d;
-}
-
 FileDescription describe_shard(const fs::path& path, const char* type) {
   const Tokens tokens = open_shards(std::array{path}, /*vocabulary=*/INT64_MAX);
   return of_count("a shard of tokens", "tokens", fmt::format("{} of {}", tokens->size(), type),
@@ -334,7 +305,8 @@ std::optional<FileDescription> describe_json(const fs::path& path) {
   // Throws with what is wrong with it.
   if (whole.is_discarded() && path.extension() == ".json") (void)parse_json(text, path.string());
   if (!whole.is_object()) return {};
-  if (whole.contains("spool_plan")) return describe_plan(path);
+  if (whole.contains("spool_plan"))
+    return FileDescription{.what = "a plan", .details = plan_facts(path)};
   if (whole.contains("weight_map")) return describe_index(path);
   if (whole.contains("model") && whole["model"].is_object() && whole["model"].contains("vocab")) {
     return describe_tokenizer(path, "a tokenizer", *read_tokenizer_json(path));

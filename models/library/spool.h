@@ -6,6 +6,7 @@
 // spool/testing.h.
 
 #include "spool/autograd/gradient_sink.h"
+#include "spool/autograd/homes.h"
 #include "spool/autograd/notation/part_of_op.h"
 #include "spool/autograd/offload.h"
 #include "spool/autograd/op.h"
@@ -39,6 +40,7 @@
 #include "spool/models/steps/step_runner.h"
 #include "spool/planner/annotations.h"
 #include "spool/planner/chunks.h"
+#include "spool/planner/home_units.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/machines/machine_text.h"
 #include "spool/planner/plan_file.h"

@@ -93,8 +93,8 @@ void UpdateLoop::allocate(Slots& slots) const {
   }
   for (size_t i = 0; i < count; ++i) {
     if (state_.host_updates()) {
-      slots[i].gradients =
-          HostSlot(state_.link(), elements * sizeof(float), "gradients on the host");
+      slots[i].gradients = HostSlot(state_.link(), elements * sizeof(float),
+                                    "gradients on the host", Purpose::gradient);
     } else {
       const size_t of_one = element_bytes_ + parameter_bytes_ + gradient_bytes_;
       const auto bytes = static_cast<int64_t>(elements * of_one);
@@ -170,7 +170,8 @@ void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scal
     const View from = state_.of_host(row, bucket.elements);
     in.copy_in(row_of(slot.rows, row, whole).data(), from.data(), from.nbytes());
   }
-  for_each_away(bucket, slot, [&](const View& to, const View& from, bool) {
+  for_each_away(bucket, slot, [&](const View& to, const View& from, bool is_gradient) {
+    const TraceScope scope(device_.trace(), is_gradient ? "gradients in" : "parameters in");
     in.copy_in(to.data(), from.data(), from.nbytes());
   });
   device_.wait(in.record());
@@ -189,6 +190,7 @@ void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scal
     out.copy_out(to.data(), row_of(slot.rows, number, whole).data(), to.nbytes());
   }
   for_each_away(bucket, slot, [&](const View& from, const View& to, bool is_gradient) {
+    const TraceScope scope(device_.trace(), "parameters out");
     if (!is_gradient) out.copy_out(to.data(), from.data(), to.nbytes());
   });
   free_used_gradients(bucket, state_.on_host());

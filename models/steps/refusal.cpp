@@ -240,42 +240,31 @@ const char* name_of(const PlannedSteps& planned, const RunSteps& run, const RunR
                                            : "a step by this plan";
 }
 
-// Of what of the step is on the host, and how less of it would be.
-void check_given_host(const PlannedSteps& planned, const RunRequest& request) {
-  if (planned.foretold.host.peak <= request.host_bytes) return;
-  const bool has_parameters = has_homes(planned.plans.step);
-  fail_memory({.what = "what of this run is on the host",
-               .needed = planned.foretold.host.peak,
-               .available = request.host_bytes,
-               .place = "there",
-               .advice = has_parameters
-                             ? "leave more of the parameters on the device, or give more "
-                               "of the host's memory"
-                             : "offload less, or give more of the host's memory",
-               .settings = {"host-memory", has_parameters ? "parameters" : "offload"}});
-}
-
 void check_host(const PlannedSteps& planned, const RunRequest& request, const Machine& machine) {
-  const Report& foretold = planned.foretold;
-  check_given_host(planned, request);
   // Whether the host's memory is the device's.
   const bool shared = std::holds_alternative<CpuArchitecture>(machine.architecture);
+  const bool homes = has_homes(planned.plans.step);
+  const size_t on_host = planned.foretold.host.peak;
+  const auto check_limit = [&](size_t needed, size_t available, const char* place) {
+    if (on_host == 0 || needed <= available) return;
+    const char* const what = homes ? "what lives on the host" : "what is offloaded";
+    fail_memory(
+        {.what = shared ? sentence("this run, with ", what, ",") : what,
+         .needed = needed,
+         .available = available,
+         .place = place,
+         .advice = homes ? "keep more parameters on the device, or offload less"
+                         : "offload less, or to a disk (disk:DIRECTORY), or keep the "
+                           "optimizer's state on the device",
+         .settings = homes ? std::vector<std::string>{"parameters", "offload"}
+                           : std::vector<std::string>{"offload", "offload-to", "optimizer-state"}});
+  };
+  if (homes && !shared && request.host_limit) {
+    check_limit(on_host, *request.host_limit, "by the limit that is given");
+  }
   if (!shared && !request.device) return;
-  const size_t available = shared ? request.capacity : host_memory();
-  const size_t needed = foretold.host.peak + (shared ? foretold.memory.peak : 0);
-  if (foretold.host.peak == 0 || needed <= available) return;
-  fail_memory(
-      {.what = shared ? "this run, with what is offloaded," : "what is offloaded",
-       .needed = needed,
-       .available = available,
-       .place = "on the host",
-       .advice = has_homes(planned.plans.step)
-                     ? "leave more of the parameters on the device"
-                     : "offload less, or to a disk (disk:DIRECTORY), or keep the "
-                       "optimizer's state on the device",
-       .settings = has_homes(planned.plans.step)
-                       ? std::vector<std::string>{"parameters", "optimizer-state"}
-                       : std::vector<std::string>{"offload", "offload-to", "optimizer-state"}});
+  check_limit(on_host + (shared ? planned.foretold.memory.peak : 0),
+              shared ? request.capacity : host_memory(), "on the host");
 }
 
 void check_fits(const PlannedSteps& planned, const RunSteps& run, const RunRequest& request,

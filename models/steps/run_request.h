@@ -29,12 +29,13 @@ struct RunSteps {
 std::function<size_t(const Plan&)> other_peak_of(const RunSteps&);
 
 struct RunRequest {
-  StepRequest steps = {};                     // with the budget, or the free bytes
-  std::optional<Device> device = {};          // none: a machine that is not here
-  size_t capacity = MetaStream::unlimited;    // bytes available for the arena
-  size_t host_bytes = MetaStream::unlimited;  // of the host that a run may take, if that is given
+  StepRequest steps = {};                   // with the budget, or the free bytes
+  std::optional<Device> device = {};        // none: a machine that is not here
+  size_t capacity = MetaStream::unlimited;  // bytes available for the arena
   size_t ranks = 1;          // that share the memory; the budget and the capacity are of one
   size_t program_bytes = 0;  // bytes of the same memory that the program takes outside it; 0: none
+  // Bytes of a GPU's host that were given: parameters and gradients may not live in more there.
+  std::optional<size_t> host_limit = {};
   bool batch_is_fixed = false;  // with its chunks, as when a run resumes
   // Whether the micro-batches were chosen: within the budget, or without one the whole memory.
   bool split_is_chosen = false;

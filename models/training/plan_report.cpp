@@ -9,6 +9,7 @@
 #include "spool/models/steps/refusal.h"
 #include "spool/models/training/attention_methods.h"
 #include "spool/models/training/cuts_report.h"
+#include "spool/models/training/home_report.h"
 #include "spool/models/training/plan_words.h"
 #include "spool/models/training/sharding_choice.h"
 #include "spool/planner/report/copy_lanes.h"
@@ -36,6 +37,15 @@ json region_chunks(const Plan& plan) {
   json chunks = json::array();
   for (const NodesInChunks& nodes : nodes_in_chunks(plan)) chunks.push_back(nodes.chunks);
   return chunks;
+}
+
+// What of the host's memory has something.
+json host_by_purpose(const MemoryStats& host) {
+  json bytes = json::object();
+  for (const Purpose p : enumerators<Purpose>()) {
+    if (host.at_peak_by[p] > 0) bytes[name(p)] = host.at_peak_by[p];
+  }
+  return bytes;
 }
 
 json by_purpose(const Report& foretold, bool has_ranks) {
@@ -218,6 +228,7 @@ json shown(const PlannedRun& run, const Machine& machine, const std::string& mod
   return {{"peak_is_in", part},
           {"layers", layers(groups)},
           {"memory", std::move(of_memory)},
+          {"homes", homes_report(run, machine, step)},
           {"grid", grid_json(grid)},
           {"lanes", lanes_json(lanes.copies)},
           {"lane_totals", lane_totals_json(lanes.totals)},
@@ -280,6 +291,7 @@ json plan_report(const PlannedRun& run, const Machine& machine, const std::strin
        {"attention", attention(run.config, machine)},
        {"state_bytes_on_device", state_on_device(run)},
        {"host_bytes", run.foretold.host.peak},
+       {"host_bytes_by_purpose", host_by_purpose(run.foretold.host)},
        {"disk_bytes", run.foretold.disk.peak},
        {"peak_bytes_by_purpose", by_purpose(run.foretold, run.exchange.has_value())}});
   if (run.exchange) report.update(to_json(*run.exchange));

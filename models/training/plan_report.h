@@ -24,6 +24,10 @@
 //                                                            chunks would save; 0: at most 0.01
 //    "state_bytes_on_device": ..., "host_bytes": ..., "disk_bytes": ...,
 //    "peak_bytes_by_purpose": {"parameters": ..., ...},
+//    "host_bytes_by_purpose": {"optimizer": ..., ...},       at the peak of host_bytes; those that
+//                                                            have some
+//    "homes": {...},                                         parameters and gradients on the host
+//                                                            (home_report.h); null: none
 //    "ranks": 8, "ranks_of_machine": 8, "zero": 2,           of a run on ranks, with what a rank
 //    "buckets_in_flight": 2, "bucket_bytes": ...,            sends in a step, by name
 //    "exchange": {"sent_bytes": ..., "seconds": ..., "exposed_seconds": ..., "max_bytes": ...,

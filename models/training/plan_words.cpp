@@ -6,7 +6,9 @@
 #include <cctype>
 #include <cmath>
 
+#include "spool/models/training/home_report.h"
 #include "spool/models/training/plan_report.h"
+#include "spool/planner/report/home_words.h"
 #include "spool/planner/report/timeline.h"
 #include "spool/runtime/units.h"
 
@@ -140,6 +142,10 @@ class Sentences {
           rows);
     }
     const Plan& plan = run_.plans.step;
+    if (const std::string homes = homes_sentence(plan); !homes.empty()) say("{}", homes);
+    if (std::string link = link_in_words(run_, of_.machine, of_.step); !link.empty()) {
+      say("{}.", capitalised(std::move(link)));
+    }
     if (plan.optimizer_state == OptimizerState::cpu) {
       say("The optimizer's state is on the host, which updates the parameters.");
     } else if (plan.optimizer_state == OptimizerState::streamed) {

@@ -149,17 +149,15 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
   const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
   const auto sharers = static_cast<size_t>(std::max(o.ranks_here, 1));
-  // What is on the host by hand takes what it needs.
-  const bool is_limited = is_given("host-memory"),
-             needs_all = o.policy.parameters_on_device.has_value();
-  const size_t usual = needs_all
-                           ? MetaStream::unlimited
-                           : o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2 / sharers);
-  const size_t host = is_limited ? *o.host_memory : usual;
+  const bool has_homes = o.policy.parameters_on_device.has_value();
+  const size_t usual = device_memory({DeviceType::cpu}) / 2 / sharers;
+  // What lives on the host by hand takes what it needs.
+  const bool takes_all = has_homes && !is_given("host-memory");
+  const size_t host = takes_all ? MetaStream::unlimited : o.host_memory.value_or(usual);
   Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
                  .loss_chunk = !o.resume && !is_given("chunk-loss") && !o.training.shards,
                  .regions = !o.resume && !is_given("chunk-mlp") && !o.training.shards,
-                 .state_share = has_host && host > 0 && !is_given("optimizer-state"),
+                 .state_share = has_host && host > 0 && !is_given("optimizer-state") && !has_homes,
                  .host_bytes = host};
   const bool may_offload =
       o.policy.target == OffloadTarget::disk || is_given("offload-to") || (has_host && host > 0);
@@ -169,10 +167,10 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                                .choose = choose,
                                .graph = o.graph,
                                .spill_directory = o.spill_directory},
-                     .host_bytes = is_limited ? host : MetaStream::unlimited,
                      .batch_is_fixed = o.resume,
                      .split_is_chosen = o.tokens_per_step && !o.resume,
                      .compares = true};
+  if (is_given("host-memory")) request.host_limit = o.host_memory;
   limit_memory(request, o.device, o.memory, machine);
   if (has_host) {
     limit_to_least(request, o.least_memory);  // ranks have a GPU each

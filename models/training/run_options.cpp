@@ -194,7 +194,7 @@ RunOptions options_with(const GivenTexts& given) {
     const auto texts = given.find(setting.key);
     texts == given.end() ? setting.reset(o) : setting.read(o, texts->second);
   }
-  settle_homes(o);
+  if (!o.resume) settle_homes(o);
   check_given(o);
   if (!o.shard_axes.empty() && o.shard.empty()) {
     o.shard = name(ShardPolicy::automatic);
@@ -325,6 +325,7 @@ void adopt(RunOptions& o, const JsonField& stored) {
     if (!may_go_on(o, s, ours.at(s.key), field.value())) s.from_json(o, field);
   }
   check_tokens_of_stored_run(o);
+  settle_homes(o);
 }
 
 const std::set<std::string>& settings_without_numbers() {

@@ -1,6 +1,7 @@
 #include "spool/planner/report/copy_lanes.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "spool/planner/report/allocation_words.h"
 #include "spool/planner/report/exposed_exchanges.h"
@@ -17,10 +18,15 @@ bool is_shown(const TraceSpan& span) {
   return lane && (span.activity == Activity::copy || span.activity == Activity::host);
 }
 
+// Of a value whose allocation is not known, or of what lives on the host, such as "parameters in".
+bool has_own_name(const TraceContext& work) {
+  return work && !work.op && std::string_view(work.task) != "optimizer";
+}
+
 std::string name_of(const TraceSpan& span, const LoggedAllocation* original,
                     const AllocationWords& words) {
   if (span.lane == TraceLane::exchange) return span.name;
-  if (!original) return span.context.is_copy() ? span.context.task : "optimizer state";
+  if (!original) return has_own_name(span.context) ? span.context.task : "optimizer state";
   const auto [value, layer] = words.value(*original);
   const char* file = "";
   if (span.activity == Activity::host) {

@@ -13,7 +13,7 @@ namespace spool {
 
 struct LaneCopy {
   TraceLane lane = TraceLane::copy_out;
-  std::string name = {};      // "ln_1 of layer 3", "optimizer state"; "gradients" of an exchange
+  std::string name = {};      // "ln_1 of layer 3", "parameters in"; "gradients" of an exchange
   double begin = 0, end = 0;  // milliseconds since the step began
   size_t bytes = 0;
   // Of an exchange: when nothing hid it, begins and ends.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <utility>
 
 namespace spool {
 
@@ -141,6 +142,64 @@ std::string optimizer_state(const Plan& plan) {
   return words;
 }
 
+// "parameters and gradients on the host, fetched before node 9 in forward and 21 in backward"
+std::string home(const PlannedUnit& u, bool moves) {
+  if (!moves) return "on the device";
+  std::string words = u.parameters_away && u.gradients_away ? "parameters and gradients on the host"
+                      : u.parameters_away                   ? "parameters on the host"
+                      : u.gradients_away                    ? "gradients on the host"
+                                                            : "on the device";
+  words += sentence(", fetched before node ", u.forward_fetch, " in forward");
+  if (u.all_in_forward) words += " with all that backward needs";
+  words += sentence(" and ", u.backward_fetch, " in backward");
+  if (!u.in_backward) words += ", which reads no parameter";
+  if (u.stays) words += ", on the device between them";
+  return words;
+}
+
+std::string numbers_of(const PlannedUnit& u) {
+  std::string words = u.parameters.size() == 1 ? "parameter " : "parameters ";
+  for (const uint32_t p : u.parameters) {
+    words += sentence(p == u.parameters.front() ? "" : ", ", p);
+  }
+  return words;
+}
+
+// Units of the same nodes are compared; a unit that one plan lacks is there on the device.
+template <class NameOf>
+void write_units(std::ostream& out, const Plan& a, const Plan& b, NameOf name_of) {
+  if (a.units == b.units && a.update == b.update) return;
+  const std::string on_device = home({}, /*moves=*/false);
+  using Nodes = std::pair<NodeId, NodeId>;
+  std::map<Nodes, std::pair<const PlannedUnit*, const PlannedUnit*>> all;
+  for (const PlannedUnit& u : a.units) all[{u.first, u.last}].first = &u;
+  for (const PlannedUnit& u : b.units) all[{u.first, u.last}].second = &u;
+  const auto words = [&](const Plan& plan, const PlannedUnit* u) {
+    if (!u) return on_device;
+    const bool is_away = u->parameters_away || u->gradients_away;
+    return home(*u, is_away || plan.update == UpdateTime::backward);
+  };
+  for (const auto& [nodes, units] : all) {
+    const auto& [from, to] = units;
+    std::string change = from_to(words(a, from), words(b, to));
+    if (from && to && from->parameters != to->parameters) {
+      change += (change.empty() ? "" : "; ") + from_to(numbers_of(*from), numbers_of(*to));
+    }
+    if (change.empty()) continue;
+    out << "the unit of " << range_in_words("node", nodes.first, nodes.second, name_of) << ": "
+        << change << '\n';
+  }
+}
+
+void write_change(std::ostream& out, const char* what, const std::string& from,
+                  const std::string& to) {
+  if (from != to) out << what << ": " << from_to(from, to) << '\n';
+}
+
+std::string bucket_elements(const Plan& plan) {
+  return plan.bucket_elements ? std::to_string(plan.bucket_elements) : "as usual";
+}
+
 std::string difference(const Plan& a, const Plan& b, const Names& names) {
   std::ostringstream out;
   write_tapes(out, a, b);
@@ -153,11 +212,15 @@ std::string difference(const Plan& a, const Plan& b, const Names& names) {
       out, "node", std::max(a.chunks.size(), b.chunks.size()),
       [&](NodeId n) { return from_to(chunks(a, n), chunks(b, n)); }, node_name);
   write_regions(out, a, b, node_name);
-  const std::string state = from_to(optimizer_state(a), optimizer_state(b));
-  if (!state.empty()) out << "optimizer state: " << state << '\n';
-  const std::string buckets = from_to(std::to_string(std::max(a.buckets_in_flight, 2)),
-                                      std::to_string(std::max(b.buckets_in_flight, 2)));
-  if (!buckets.empty()) out << "buckets in flight: " << buckets << '\n';
+  write_units(out, a, b, node_name);
+  write_change(out, "update", name(a.update), name(b.update));
+  if (!a.units.empty() && !b.units.empty()) {
+    write_change(out, "units leaving", sentence(a.units_leaving), sentence(b.units_leaving));
+  }
+  write_change(out, "optimizer state", optimizer_state(a), optimizer_state(b));
+  write_change(out, "elements of a bucket of state", bucket_elements(a), bucket_elements(b));
+  write_change(out, "buckets in flight", std::to_string(std::max(a.buckets_in_flight, 2)),
+               std::to_string(std::max(b.buckets_in_flight, 2)));
   return out.str();
 }
 

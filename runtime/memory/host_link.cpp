@@ -71,10 +71,10 @@ void HostLink::synchronize() {
   synchronize_all(both);
 }
 
-Arena::Block* HostLink::allocate(size_t bytes, Name name) {
+Arena::Block* HostLink::allocate(size_t bytes, const Label& label) {
   trace_live_bytes();
   const auto pages = static_cast<int64_t>(ceil_div(bytes, alignment));
-  Arena::Block* block = slab_->allocate({Shape{pages, alignment / sizeof(float)}}, {.name = name});
+  Arena::Block* block = slab_->allocate({Shape{pages, alignment / sizeof(float)}}, label);
   trace_live_bytes();
   return block;
 }
@@ -85,8 +85,10 @@ void HostLink::free(Arena::Block* block) {
   trace_live_bytes();
 }
 
-HostSlot::HostSlot(HostLink& link, size_t bytes, Name name)
-    : link_(&link), block_(link.allocate(bytes, name)), bytes_(bytes) {}
+HostSlot::HostSlot(HostLink& link, size_t bytes, Name name, Purpose purpose)
+    : link_(&link),
+      block_(link.allocate(bytes, {.name = name, .purpose = purpose})),
+      bytes_(bytes) {}
 
 HostSlot::~HostSlot() {
   if (link_) link_->free(block_);

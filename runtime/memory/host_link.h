@@ -27,7 +27,7 @@ void synchronize_all(std::span<Stream* const>);
 class HostSlot {
  public:
   HostSlot() = default;
-  HostSlot(HostLink& link, size_t bytes, Name name);
+  HostSlot(HostLink& link, size_t bytes, Name name, Purpose = Purpose::activation);
   HostSlot(HostSlot&& from) noexcept
       : link_(std::exchange(from.link_, nullptr)), block_(from.block_), bytes_(from.bytes_) {}
   HostSlot& operator=(HostSlot&& from) noexcept {
@@ -79,7 +79,7 @@ class HostLink {
 
  private:
   friend class HostSlot;
-  Arena::Block* allocate(size_t bytes, Name name);
+  Arena::Block* allocate(size_t bytes, const Label&);
   void free(Arena::Block*);
   void trace_live_bytes() {
     if (Trace* trace = compute_.trace()) [[unlikely]]

@@ -150,6 +150,17 @@ class Info(Files):
         self.done("plan", *SHAPE, "--json", report, "--machine", "h200")
         self.assertEqual(self.info(report)[0], "the report of a plan")
 
+    def test_says_what_of_a_plan_lives_on_the_host(self):
+        plan = self.folder / "plan.json"
+        homes = ["--parameters", "host", "--update", "backward", "--clip", 0]
+        self.done("plan", *SHAPE, *homes, "--machine", "rtx4090", "--save-plan", plan)
+        what, details = self.info(plan)
+        self.assertEqual(what, "a plan")
+        self.assertRegex(details["units"], r"^parameters and gradients of 4 of 4 units on the host, updated in backward$")
+        self.assertRegex(details["optimizer state"], r"^streamed, in buckets of \d+ elements$")
+        self.done("plan", *SHAPE, "--machine", "rtx4090", "--save-plan", plan)
+        self.assertNotIn("units", self.info(plan)[1])
+
     def test_refuses_what_it_does_not_know(self):
         unknown = self.folder / "x.bin"
         unknown.write_bytes(bytes(range(256)) * 9)

@@ -19,7 +19,8 @@ FIELDS = (
     "foretold_peak_bytes foretold_step_ms peak_is_in keep_all_peak_bytes keep_all_step_ms "
     "lower_bound_ms gap plan_ms rehearsals fingerprint loss_chunk region_chunks budget_is "
     "chunks_hold_for_threads slowed_by_chunks state_bytes_on_device host_bytes disk_bytes "
-    "peak_bytes_by_purpose layers attention memory grid lanes lane_totals explanation"
+    "peak_bytes_by_purpose host_bytes_by_purpose homes layers attention memory grid lanes "
+    "lane_totals explanation"
 ).split()
 
 
@@ -233,6 +234,28 @@ class Reports(Planned):
         self.assertEqual({copy["lane"] for copy in report["lanes"]}, {"copy out", "copy in"})
         told = " ".join(report["explanation"])
         self.assertRegex(told, r"Keeping everything would take .+ GiB and .+ s a step")
+
+    def test_says_what_lives_on_the_host(self):
+        file = self.folder / "homes.json"
+        words = "--model gpt2-124m --machine rtx4090 --batch 1 --seq 512 --accumulate 1".split()
+        table = self.table(*words, "--parameters", "host", "--json", file)
+        report = json.loads(file.read_text())
+        homes, host = report["homes"], report["host_bytes_by_purpose"]
+        self.assertIn(f"\n  {homes['words']}\n", table)
+        self.assertIn(f"\n  the link is the limit below {homes['link_limit_tokens']} tokens", table)
+        self.assertGreater(homes["link_limit_tokens"], 512)
+        self.assertEqual(sum(host.values()), report["host_bytes"])
+        self.assertEqual(sorted(host), ["gradients", "optimizer", "parameters"])
+        for purpose in host:
+            self.assertRegex(table, rf"\n  {purpose} .* [KMG]i?B   [\d.]+ [MG]iB on the host\n")
+        many = self.table(*words[:-6], "--batch", 64, "--seq", 1024, "--accumulate", 1, "--recompute",
+                          "block", "--parameters", "host")
+        self.assertNotIn("the link is the limit", many)
+        few = spool("plan", *words, "--parameters", "host", "--host-memory", "1GiB")
+        self.refused(few, 1, "what lives on the host needs", str(report["host_bytes"]), "1.00 GiB",
+                     "keep more parameters on the device", "--parameters")
+        self.table(*words, "--parameters", "host", "--host-memory", report["host_bytes"])
+        self.assertIn("units on the host", many)
 
     def test_says_what_computes_attention(self):
         on = ["--machine", "h200"]

@@ -6,7 +6,7 @@ policy_command_test.py PROGRAM [CASE...]
 import json
 import re
 
-from commands import Folder, main, spool
+from commands import SHAPE, Folder, main, spool
 
 # The values between blocks have 1 MiB each, so they are offloaded.
 WIDE = "--channels 64 --context 128 --seq 128 --batch 32".split()
@@ -109,6 +109,101 @@ class Policies(Folder):
             self.refused(self.train(*WIDE, "--plan", plan), 1, "plan.json")
         self.refused(self.train("--plan", self.folder / "none"), 1, "none")
         self.refused(self.train("--plan", plan, "--recompute", "block"), 1, "--recompute", "--plan")
+        self.assertFalse(self.out.exists())
+
+    def test_parameters_on_the_host_have_the_losses_of_all_on_the_device(self):
+        _, clipped, _ = self.run_with("kept")
+        _, unclipped, peak_of_all = self.run_with("unclipped", "--clip", 0)
+        _, summed, _ = self.run_with("summed", "--accumulate", 3)
+        backward = ["--update", "backward", "--clip", 0]
+        for i, (words, losses, said) in enumerate(
+            [
+                (["--parameters", "host"], clipped, "parameters and gradients of 4 of 4 units on the host"),
+                (["--parameters", "250kB"], clipped, r"parameters and gradients of [123] of 4 units on the host"),
+                (["--parameters", "host", "--accumulate", 3], summed, "of 4 of 4 units"),
+                (["--parameters", "host", "--recompute", "block"], clipped, "of 4 of 4 units"),
+                (["--parameters", "host", "--offload", "all"], clipped, "of 4 of 4 units"),
+                (["--parameters", "host", *backward], unclipped, "units on the host, updated in backward"),
+                (backward, unclipped, "parameters updated in backward"),
+            ]
+        ):
+            printed, found, peak = self.run_with(f"home{i}", *words)
+            self.assertEqual(found, losses, words)
+            self.assertRegex(printed, said)
+            is_away = "--parameters" in words
+            if is_away:  # else activations alone are the peak
+                self.assertLess(peak, peak_of_all, words)
+            self.assertEqual("a cpu's own processors copy them" in printed, is_away)
+            self.assertEqual(bool(re.search(r"\n  parameters .* on the host\n", printed)), is_away)
+            sends = is_away and words[-4:] != backward
+            self.assertEqual(bool(re.search(r"\n  gradients .* on the host\n", printed)), sends)
+            if is_away:
+                host = re.search(r"host memory (\d+) bytes, foretold (\d+) bytes", printed)
+                self.assertEqual(host[1], host[2])
+
+    def test_a_run_goes_on_with_other_homes(self):
+        every = ["--checkpoint-every", 1, "--keep-checkpoints", 9]
+        words = [*WIDE, "--clip", 0, *every]
+        status, _, errors = self.train(*words, "--log", self.folder / "w.jsonl", out=self.folder / "whole")
+        self.assertEqual(status, 0, errors)
+        homes = [["--parameters", "host"], ["--parameters", "host", "--update", "backward"], []]
+        for i, first in enumerate(homes):
+            out, log = self.folder / f"run{i}", self.folder / f"{i}.jsonl"
+            status, _, errors = self.train(*words, *first, "--log", log, out=out)
+            self.assertEqual(status, 0, errors)
+            self.assertEqual(self.weights(out), self.weights(self.folder / "whole"))
+            for then in homes:
+                (out / "latest").unlink()
+                (out / "latest").symlink_to("step-000001")
+                resume = ["--resume", "--out", out, "--log", log, *every]
+                status, _, errors = spool("train", *resume, *then)
+                self.assertEqual(status, 0, errors)
+                self.assertEqual(self.losses(log), self.losses(self.folder / "w.jsonl"))
+                self.assertEqual(self.weights(out), self.weights(self.folder / "whole"))
+
+    def test_a_plan_moves_between_machines_with_its_homes(self):
+        _, kept, _ = self.run_with("kept", "--clip", 0)
+        plan, again = self.folder / "sheet.json", self.folder / "again.json"
+        homes = ["--parameters", "250kB", "--update", "backward"]
+        shape = [*SHAPE, *WIDE, "--clip", 0]
+        sheet = spool("plan", *shape, *homes, "--machine", "rtx4090", "--save-plan", plan)
+        self.assertEqual(sheet[0], 0, sheet[2])
+        units = json.loads(plan.read_text())["units"]
+        away = [unit for unit in units if "away" in unit]
+        words = f"of {len(away)} of {len(units)} units on the host, updated in backward"
+        self.assertTrue(0 < len(away) < len(units))
+        self.assertIn(words, sheet[1])
+        printed, losses, _ = self.run_with("moved", "--clip", 0, "--plan", plan, "--save-plan", again)
+        self.assertEqual(losses, kept)
+        self.assertIn("sheet.json", printed)
+        self.assertIn(words, printed)
+        here, there = (json.loads(file.read_text()) for file in (again, plan))
+        for key in ["units", "update", "units_leaving"]:
+            self.assertEqual(here[key], there[key])
+        back = spool("plan", *shape, "--machine", "h200", "--plan", again)
+        self.assertEqual(back[0], 0, back[2])
+        self.assertIn(words, back[1])
+        other = self.train(*WIDE, "--plan", plan)
+        self.refused(other, 1, "clip", "--update")
+
+    def test_homes_that_contradict_other_settings_are_refused(self):
+        host = ["--parameters", "host"]
+        for words, parts in [
+            ([*host, "--optimizer-state", "device"], ["streamed, not device; leave", "--parameters, --opt"]),
+            ([*host, "--optimizer-state", "cpu"], ["streamed, not cpu; leave", "--parameters, --opt"]),
+            (["--update", "backward", "--optimizer-state", "cpu", "--clip", 0], ["is done by the device"]),
+            (["--update", "backward"], ["a clip of 1 cuts", "(--update, --clip)"]),
+            (["--update", "backward", "--clip", 0.5], ["a clip of 0.5 cuts", "give a clip of 0"]),
+            (["--parameters", "some"], ["'some' is neither device, nor host", "6GiB"]),
+            (["--parameters", "-1GiB"], ["'-1GiB' is neither"]),
+            ([*host, "--ranks", 2, "--accumulate", 2, "--zero", 3], ["stage 3 of ZeRO", "not fetched", "--zero"]),
+            ([*host, "--ranks", 2, "--accumulate", 2], ["one rank", "--ranks"]),
+            ([*host, "--plan", self.folder / "any.json"], ["--parameters", "--plan"]),
+            (["--update", "backward", "--clip", 0, "--plan", self.folder / "any.json"], ["--update", "--plan"]),
+        ]:
+            with self.subTest(words=words):
+                self.refused(self.train(*words), 1, *parts)
+        self.refused(self.train("--update", "later"), 2, "--update", "backward")
         self.assertFalse(self.out.exists())
 
     def test_refuses_words_it_does_not_know(self):

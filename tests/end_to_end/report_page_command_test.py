@@ -122,12 +122,23 @@ class Pages(DrawnPages):
     def test_the_page_holds_the_json_of_the_plan(self):
         self.assertEqual(report_in(self.plan), json.loads(self.json.read_text()))
 
+    def test_copies_of_what_lives_on_the_host_are_named(self):
+        words = "--model gpt2-tiny --machine rtx4090 --parameters host --accumulate 2".split()
+        page = self.make("homes.html", *words)
+        report = self.check_plan(page)
+        names = {copy["name"] for copy in report["lanes"]}
+        self.assertLessEqual({"parameters in", "gradients in", "gradients out", "parameters out"}, names)
+        words = self.browser.run("document.body.textContent")
+        for said in ["Bytes on the host by purpose", "Parameters and gradients on the host", *names]:
+            self.assertIn(said, words)
+
     def test_pages_of_other_plans(self):
         for name, words in {
             "everything kept": [*H200],
             "micro-batches": [*H200, "--accumulate", "3", "--memory", OF_MICRO_BATCHES],
             "on a cpu": "--model gpt2-tiny --memory 35MiB".split(),
             "one layer": "--model gpt2-tiny --layers 1 --batch 1 --seq 8 --recompute block".split(),
+            "parameters on the host": "--model gpt2-tiny --machine rtx4090 --parameters host".split(),
             "1558M": [*LARGE, "--memory", OF_LARGE],
         }.items():
             page = self.make(f"{name}.html", *words)

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "spool/models/calibration/work_kernels.h"
+#include "spool/models/cli/tables/home_rows.h"
 #include "spool/models/cli/tables/plan_rows.h"
 #include "spool/models/cli/tables/rank_rows.h"
 #include "spool/models/cli/terminal/style.h"
@@ -101,7 +102,7 @@ std::string evaluation_words(const ChunkRows& rows) {
 }
 
 // What is kept for backward, and where.
-std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
+std::string placement_lines(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string lines;
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
   for (const std::string& line : rank_lines(o, run)) say(line);
@@ -111,6 +112,7 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   if (!o.plan.empty()) say("as the plan " + o.plan + " says");
   const bool is_given = o.given.contains("recompute") || o.given.contains("offload");
   lines += is_given && o.plan.empty() ? policy_lines(o) : layer_lines(run);
+  for (const std::string& line : home_lines(run, machine)) say(line);
   const Plan& plan = run.plans.step;
   if (plan.optimizer_state != OptimizerState::device) {
     const size_t share = plan.state_bytes_on_device;
@@ -135,9 +137,11 @@ std::string memory_rows(const RunOptions& o, const Machine& machine, const Plann
   size_t counted = 0;
   for (const Purpose p : enumerators<Purpose>()) {
     const size_t bytes = foretold.memory.at_peak_by[p];
-    if (p == Purpose::frozen && bytes == 0) continue;
+    const std::string note = host_note(run, p);
+    if (p == Purpose::frozen && bytes == 0 && note.empty()) continue;
     counted += bytes;
-    rows += p == Purpose::exchange ? exchange_row(run, bytes) : row(name(p), format_bytes(bytes));
+    rows +=
+        p == Purpose::exchange ? exchange_row(run, bytes) : row(name(p), format_bytes(bytes), note);
   }
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
   const size_t page = cpu ? 1 : cuda_page_bytes, besides = (page - run.budget % page) % page;
@@ -271,7 +275,7 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 }  // namespace
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
-  std::string table = head(o, machine, run) + placement_lines(o, run) +
+  std::string table = head(o, machine, run) + placement_lines(o, machine, run) +
                       attention_rows(run, machine) + memory_rows(o, machine, run) +
                       time_rows(o, machine, run) + exchange_rows(run) + sharding_rows(run) +
                       split_rows(run);

@@ -67,7 +67,7 @@ std::string without_spaces(std::string text) {
   return text;
 }
 
-constexpr size_t columns = 80;
+constexpr size_t page_columns = 80;
 
 using Row = std::vector<std::string>;
 
@@ -222,7 +222,7 @@ std::string refused_in_words(const OpStrategies& list) {
   }
   std::string lines = reasons.empty() ? "" : "\nDo not divide:\n";
   for (const auto& [why, cuts] : reasons) {
-    lines += wrapped(fmt::format(" {}: {}\n", cuts, why), columns);
+    lines += wrapped(fmt::format(" {}: {}\n", cuts, why), page_columns);
   }
   return lines;
 }
@@ -237,7 +237,7 @@ std::string shard_table(const OpStrategies& list) {
   std::string text = wrapped(
       fmt::format("{} {}: {}\n{} way{} on {}. {}", list.op, list.notation, operands_in_words(list),
                   count, count == 1 ? "" : "s", list.mesh.text(), legend(list, table)),
-      columns);
+      page_columns);
   text += "\n\n" + table.text();
   if (named > 0) text += fmt::format("{} of them are ColossalAI's.\n", named);
   text += fastest_in_words(list) + refused_in_words(list);

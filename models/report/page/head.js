@@ -96,6 +96,11 @@ function numbersSection(report) {
     part.append(table("Bytes at the peak by purpose", ["purpose", "bytes"],
                       Object.entries(report.peak_bytes_by_purpose), (row) => row));
   }
+  const onHost = Object.entries(report.host_bytes_by_purpose ?? {});
+  if (onHost.length > 0) part.append(table("Bytes on the host by purpose", ["purpose", "bytes"], onHost, (row) => row));
+  if (report.homes) {
+    part.append(table("Parameters and gradients on the host", ["member", "value"], Object.entries(report.homes), (row) => row));
+  }
   if (report.layers) {
     const ranges = (list) => list.map(([first, last]) => (first === last ? first : `${first}${NONE}${last}`));
     part.append(table("Treatment of layers", ["layers", "treatment"], report.layers,

@@ -87,9 +87,8 @@ const Settings policy_table{
      "disappears with the process",
      any_value, execution, as_value},
     {"host-memory", amount(&RunOptions::host_memory),
-     "Memory of a GPU's host for all that lives there or leaves the GPU, because {memory} needs it "
-     "or by hand; 0: none; by default half of the host's, or with {parameters} as much as they "
-     "need",
+     "Memory of a GPU's host for what leaves the GPU because {memory} needs it, and for what lives "
+     "there by {parameters}; 0: none; by default half of the host's, or what {parameters} needs",
      memory_amount_or_none(), execution, in_help},
     {"optimizer-state", &Policy::optimizer_state,
      "Place of AdamW's state: device; streamed (on the host, moved through the device in each "

@@ -30,18 +30,18 @@ void settle_homes(RunOptions& o) {
   }
   check_setting(!has_state_there || policy.optimizer_state == OptimizerState::streamed,
                 {"parameters", "optimizer-state"},
-                "parameters on the host are updated through the device, ",
-                "so their state is {optimizer-state} streamed, not ", name(policy.optimizer_state),
-                "; leave {optimizer-state} out");
+                "parameters on the host are updated through the device, so their state is "
+                "streamed, not ",
+                name(policy.optimizer_state), "; leave the place of the state out");
   check_setting(policy.update == UpdateTime::end || policy.optimizer_state != OptimizerState::cpu,
                 {"update", "optimizer-state"},
-                "{update} backward is done by the device, and with {optimizer-state} cpu the host "
-                "updates parameters; leave out one of the two");
+                "an update in backward is done by the device, and with optimizer state cpu the "
+                "host updates parameters; leave out one of the two");
   const double clip = o.training.optimizer.clip;
   check_setting(policy.update == UpdateTime::end || clip == 0, {"update", "clip"},
-                "{update} backward updates each parameter before the norm of all gradients is "
-                "known, by which {clip} ",
-                clip, " cuts them; give {clip} 0, or leave out {update}");
+                "an update in backward changes each parameter before the norm of all gradients is "
+                "known, by which a clip of ",
+                clip, " cuts them; give a clip of 0, or update at the end");
 }
 
 }  // namespace spool

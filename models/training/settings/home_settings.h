@@ -14,7 +14,8 @@ std::optional<size_t> parameters_on_device(const std::string&);
 std::string parameters_text(const RunOptions&);
 void read_parameters(RunOptions&, const std::string&);
 // Streams the state of parameters on the host, unless its place is given.  Throws an error that
-// names the settings if those of homes and updates contradict others.
+// names the settings if those of homes and updates contradict others, which must be known: those of
+// a run that resumes are the stored ones.
 void settle_homes(RunOptions&);
 
 }  // namespace spool

@@ -1,4 +1,4 @@
-// The table of a run on ranks.
+// The table of a run on ranks, and of one whose parameters live on the host.
 
 #include "spool/models/cli/tables/plan_table.h"
 
@@ -80,6 +80,38 @@ TEST_F(PlanTable, OfRanksOnACpuHasTheirSum) {
   run_.exchange = {.ranks = 4};
   EXPECT_TRUE(contains(table(), "of a machine            400 MiB   its 4 ranks together"))
       << table();
+}
+
+PlannedUnit unit(NodeId first, bool is_away) {
+  return {.first = first,
+          .last = first,
+          .parameters = {static_cast<uint32_t>(first)},
+          .first_readers = {first},
+          .parameters_away = is_away,
+          .gradients_away = is_away};
+}
+
+TEST_F(PlanTable, SaysWhatLivesOnTheHost) {
+  machine_ = {.name = "a cpu", .architecture = CpuArchitecture{.threads = 2}};
+  run_.plans.step.units = {unit(0, true), unit(1, false), unit(2, true)};
+  run_.plans.step.update = UpdateTime::backward;
+  run_.foretold.memory.at_peak_by[Purpose::parameter] = 2 * MiB;
+  run_.foretold.host.at_peak_by[Purpose::parameter] = 13 * MiB;
+  run_.foretold.host.at_peak_by[Purpose::frozen] = 5 * MiB;
+  run_.foretold.host.peak = 18 * MiB;
+  const std::string text = table();
+  for (const char* lines :
+       {"\n  parameters and gradients of 2 of 3 units on the host, updated in backward\n",
+        "\n  a cpu's own processors copy them, within the same memory\n",
+        "\n  parameters               2.00 MiB   13.0 MiB on the host\n",
+        "\n  frozen                        0 B   5.00 MiB on the host\n",
+        "\n  gradients                     0 B\n", "\n  host memory              18.0 MiB\n"}) {
+    EXPECT_TRUE(contains(text, lines)) << lines << "\n" << text;
+  }
+}
+
+TEST_F(PlanTable, SaysNothingOfTheHostIfNothingIsThere) {
+  EXPECT_FALSE(contains(table(), "host")) << table();
 }
 
 TEST_F(PlanTable, WithoutRanksSaysNothingOfThem) {
