@@ -186,6 +186,33 @@ class Policies(Folder):
         other = self.train(*WIDE, "--plan", plan)
         self.refused(other, 1, "clip", "--update")
 
+    def planned(self, *words):
+        status, printed, errors = spool("plan", *words)
+        self.assertEqual(status, 0, errors)
+        return printed
+
+    def test_says_what_lives_on_the_host(self):
+        file = self.folder / "homes.json"
+        words = "--model gpt2-124m --machine rtx4090 --batch 1 --seq 512 --accumulate 1".split()
+        table = self.planned(*words, "--parameters", "host", "--json", file)
+        report = json.loads(file.read_text())
+        homes, host = report["homes"], report["host_bytes_by_purpose"]
+        self.assertIn(f"\n  {homes['words']}\n", table)
+        self.assertIn(f"\n  the link is the limit below {homes['link_limit_tokens']} tokens", table)
+        self.assertGreater(homes["link_limit_tokens"], 512)
+        self.assertEqual(sum(host.values()), report["host_bytes"])
+        self.assertEqual(sorted(host), ["gradients", "optimizer", "parameters"])
+        for purpose in host:
+            self.assertRegex(table, rf"\n  {purpose} .* [KMG]i?B   [\d.]+ [MG]iB on the host\n")
+        many = self.planned(*words[:-6], "--batch", 64, "--seq", 1024, "--accumulate", 1, "--recompute",
+                          "block", "--parameters", "host")
+        self.assertNotIn("the link is the limit", many)
+        few = spool("plan", *words, "--parameters", "host", "--host-memory", "1GiB")
+        self.refused(few, 1, "what lives on the host needs", str(report["host_bytes"]), "1.00 GiB",
+                     "keep more parameters on the device", "--parameters")
+        self.planned(*words, "--parameters", "host", "--host-memory", report["host_bytes"])
+        self.assertIn("units on the host", many)
+
     def test_homes_that_contradict_other_settings_are_refused(self):
         host = ["--parameters", "host"]
         for words, parts in [

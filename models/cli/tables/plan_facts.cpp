@@ -40,9 +40,10 @@ std::string state_in_words(const Plan& plan) {
 }  // namespace
 
 Facts plan_facts(const std::filesystem::path& path) {
-  const auto [plan, made_for] = load_plan(path);
+  const StoredPlan stored = load_plan(path);
+  const Plan& plan = stored.plan;
   Facts facts;
-  if (made_for) add_what_it_was_made_for(facts, *made_for);
+  if (stored.made_for) add_what_it_was_made_for(facts, *stored.made_for);
   const auto values = [&](Placement p) {
     return count_of(static_cast<size_t>(std::ranges::count(plan.placement, p)), "value");
   };
