@@ -20,8 +20,8 @@
 // `adapters` trains low-rank adapters (LoRA), and in turns with that all of the model: full_ms and
 // adapters_ms, medians of the time of all processors; over_full, their ratio; and the peaks.
 //
-// `homes` trains with all parameters and gradients on the host, and in turns with that resident, with
-// the state streamed in both: resident_ms and homes_ms, medians of the time of all processors;
+// `homes` trains with all parameters and gradients on the host, and in turns with that resident,
+// with the state streamed in both: resident_ms and homes_ms, medians of the time of all processors;
 // over_resident, their ratio; and the peaks.
 //
 // With --device=cuda it is compared with the rate of the device:

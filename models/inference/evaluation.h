@@ -38,8 +38,8 @@ class Evaluation : public StepModel {
   const ShardedModel* shared_ = nullptr;
 };
 
-// On a stream, this rank's part where ranks share it; with parameters on the host, if the shape says
-// so.
+// On a stream, this rank's part where ranks share it; with parameters on the host, if the shape
+// says so.
 class PlacedEvaluation {
  public:
   PlacedEvaluation(const EvaluationShape&, Plan, Stream&);

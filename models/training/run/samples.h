@@ -22,8 +22,8 @@ class Samples {
   const RunSetup& run_;
 };
 
-// Leaves the samples of a run out that would take longer than a step, as each of their tokens copies
-// all parameters that live on the host, unless their number is given; then says so.
+// Leaves the samples of a run out that would take longer than a step, as each of their tokens
+// copies all parameters that live on the host, unless their number is given; then says so.
 void leave_out_slow_samples(RunSetup&);
 
 }  // namespace spool

@@ -8,8 +8,8 @@
 
 namespace spool {
 
-// Of device, host or an amount of memory: how many bytes of the parameters stay on the device; none:
-// all.
+// Of device, host or an amount of memory: how many bytes of the parameters stay on the device;
+// none: all.
 std::optional<size_t> parameters_on_device(const std::string&);
 std::string parameters_text(const RunOptions&);
 void read_parameters(RunOptions&, const std::string&);
