@@ -269,7 +269,7 @@ std::vector<View> Optimizer::state_on_host(const Parameter& p) const {
 // Whether its own gradient is finite decides, as that of others is not known yet.
 void Optimizer::update(const Parameter& p, const std::vector<Tensor>& fetched) {
   const size_t i = numbers_.at(&p);
-  launch(SumAll{.out = Grad(squared_of_one_), .x = squares_of(i)}, stream_);
+  launch(SumGranules{.out = squared_of_one_, .granules = squares_of(i)}, stream_);
   launch(ClipFactor{.clip = clip_of_one_, .squared = squared_of_one_}, stream_);
   loop_->update_one(i, fetched, scalars(clip_of_one_, random_));
 }

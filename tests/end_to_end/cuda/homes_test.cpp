@@ -35,7 +35,7 @@ TEST_F(CudaHomes, HaveTheLossesOfEverythingResidentCapturedOrNot) {
     const TrainingConfig config = config_of(dtype);
     const Losses wanted = train(config, *cuda_stream(), /*graph=*/false);
     for (const UpdateTime update : {UpdateTime::end, UpdateTime::backward}) {
-      SCOPED_TRACE(sentence(name(dtype), ", updated at the ", name(update)));
+      SCOPED_TRACE(sentence(name(dtype), ", update ", name(update)));
       StepPlans plans{.step = plan_step(describe_step(config), everything_away(update), machine)};
       plans.layout = lay_out_step(describe_step(config), plans, machine);
       const Report foretold = rehearse_training(config, plans, machine, sample);
