@@ -7,17 +7,6 @@
 #include "spool/runtime/memory/enqueue_whole.h"
 
 namespace spool {
-namespace {
-
-// What a trace calls a copy to the device.
-const char* task_of(Purpose purpose) {
-  return purpose == Purpose::gradient    ? "gradients in"
-         : purpose == Purpose::optimizer ? "state"
-                                         : "parameters in";
-}
-
-}  // namespace
-
 Homes::Homes(Parameters& parameters, HostLink& link, const Plan& plan, int64_t micro_batches)
     : parameters_(parameters),
       link_(link),
@@ -66,8 +55,8 @@ void Homes::add_unit(const PlannedUnit& planned) {
   for (const Home* home : unit.homes) {
     Parameter& p = *home->parameter;
     const Spec spec = p.spec();
-    p.data = Tensor::on_host(p.name);
     p.home = unit.home.part(home->at, spec);
+    p.data ? store(p) : void(p.data = Tensor::on_host(p.name));
   }
 }
 
@@ -226,46 +215,22 @@ void Homes::release_unread() {
 }
 
 void Homes::fetch(Unit& unit, bool data, bool sums, bool state) {
-  std::vector<Purpose> purposes;  // of the copies
   const bool brings = data && unit.planned->parameters_away && !unit.has_data;
   const bool adds = sums && !is_first_ && !unit.has_sums && unit.planned->gradients_away;
   const bool updates = state && !unit.has_state;
-  // Before anything is allocated, so that what a failure leaves is released.
+  try {
+    if (brings || adds || updates) copy_in(unit, brings, adds, updates);
+  } catch (...) {  // no copy is running
+    if (brings) unit.data = {};
+    for (Home* home : unit.homes) {
+      if (adds) home->gradient = {};
+      if (updates) home->fetched.clear();
+    }
+    throw;
+  }
   unit.has_data = unit.has_data || brings;
   unit.has_sums = unit.has_sums || adds;
   unit.has_state = unit.has_state || updates;
-  std::vector<std::pair<Tensor, const std::byte*>> copies;
-  const auto copy_of = [&](const Spec& spec, const Parameter& p, Purpose purpose,
-                           const std::byte* from) {
-    purposes.push_back(purpose);
-    return copies.emplace_back(Tensor(spec, device_, {.name = p.name, .purpose = purpose}), from)
-        .first;
-  };
-  if (brings) {
-    const Parameter& first = *unit.homes.front()->parameter;
-    unit.data = copy_of(unit.home.spec(), first, first.purpose(), unit.home.view().data());
-  }
-  for (Home* home : unit.homes) {
-    const Parameter& p = *home->parameter;
-    if (const View sum = adds && home->gradient_away ? gradient(p) : View()) {
-      home->gradient = copy_of(sum.spec(), p, Purpose::gradient, sum.data());
-    }
-    for (size_t row = 0; updates && row < home->state.size(); ++row) {
-      const View& from = home->state[row];
-      home->fetched.push_back(copy_of(from.spec(), p, Purpose::optimizer, from.data()));
-    }
-  }
-  if (copies.empty()) return;
-  Stream& in = link_.begin_in();
-  enqueue_whole(in, [&] {
-    for (size_t i = 0; i < copies.size(); ++i) {
-      const auto& [to, from] = copies[i];
-      const TraceScope scope(device_.trace(), task_of(purposes[i]));
-      in.copy_in(to.view().data(), from, to.nbytes());
-    }
-    unit.arrived = in.record();
-  });
-  unit.is_waited_for = false;
 }
 
 void Homes::wait_for(Unit& unit) {
@@ -322,7 +287,7 @@ void Homes::begin_backward() {
 void Homes::is_final(Parameter& p) {
   Home* const home = at(p);
   if (!home || !user_) return;
-  need_gradient(p);  // of an earlier micro-batch, if this one adds nothing
+  if (!p.grad) need_gradient(p);  // of earlier micro-batches, if this one adds nothing
   const bool updates = updates_ && is_last_;
   if (p.grad && (updates || home->gradient_away)) {
     if (is_last_) user_->measure(p);
@@ -332,72 +297,6 @@ void Homes::is_final(Parameter& p) {
   }
   if (!home->fetched.empty()) wait_for(unit_of(p));
   home->fetched.clear();
-}
-
-// The memory must outlive what has been enqueued of the copies.
-void Homes::send(const Unit& unit, Leaving leaving, const std::vector<View>& to, const char* task) {
-  if (to.empty()) return;
-  Stream& out = link_.begin_out();
-  enqueue_whole(out, [&] {
-    for (size_t i = 0; i < to.size(); ++i) {
-      const TraceScope scope(device_.trace(), i < leaving.rows ? "state" : task);
-      out.copy_out(to[i].data(), leaving.tensors[i].view().data(), to[i].nbytes());
-      leaving.bytes += to[i].nbytes();
-    }
-    leaving.gone = out.record();
-  });
-  leaving.of_unit = unit.leaving_bytes;
-  leaving_bytes_ += leaving.bytes;
-  leaving_.push_back(std::move(leaving));
-}
-
-void Homes::send_gradient(Home& home) {
-  const Tensor& gradient = home.parameter->grad;
-  home.gradient_type = gradient.dtype();
-  if (!home.sum)
-    home.sum = HostSlot(link_, gradient.nbytes(), home.parameter->name, Purpose::gradient);
-  send(unit_of(*home.parameter), {.tensors = {gradient}}, {View(home.sum.data(), gradient.spec())},
-       "gradients out");
-}
-
-// Parameter and state leave in place of the gradient.
-void Homes::update(Home& home) {
-  Parameter& p = *home.parameter;
-  Unit& unit = unit_of(p);
-  if (p.home && !p.data) need(p);
-  wait_for(unit);
-  {
-    const TraceScope scope(device_.trace(), "update");
-    user_->update(p, home.fetched);
-  }
-  home.sum = {};
-  Leaving leaving{.tensors = home.fetched, .rows = home.fetched.size()};
-  std::vector<View> to = home.state;
-  if (p.home) {
-    leaving.tensors.push_back(p.data);
-    to.push_back(p.home);
-  }
-  send(unit, std::move(leaving), to, "parameters out");
-}
-
-// Frees what has left, until no more is on its way than so many units send; what one sends that is
-// larger than most may be on its way together.
-void Homes::limit_leaving() {
-  auto max = static_cast<size_t>(static_cast<double>(usual_bytes_) * units_leaving_);
-  for (const Leaving& one : leaving_) {
-    if (one.of_unit > usual_bytes_ && units_leaving_ > 0) max = std::max(max, one.of_unit);
-  }
-  while (!leaving_.empty() && leaving_bytes_ > max) wait_for_first();
-}
-
-void Homes::wait_for_first() {
-  device_.wait(leaving_.front().gone);
-  leaving_bytes_ -= leaving_.front().bytes;
-  leaving_.pop_front();
-}
-
-void Homes::end_backward() {
-  while (!leaving_.empty()) wait_for_first();
 }
 
 }  // namespace spool

@@ -134,8 +134,8 @@ class Homes final : public GradientSink {
   Unit& unit_of(const Parameter& p) { return *of_[*p.number].second; }
   void add_unit(const PlannedUnit&);
   void leave() noexcept;
-  void release_outside(NodeId id);
   void fetch(Unit&, bool data, bool sums, bool state);
+  void copy_in(Unit&, bool data, bool sums, bool state);
   void wait_for(Unit&);
   void wait_in_any_case(Unit&) noexcept;
   void release(Unit&);

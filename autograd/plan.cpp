@@ -156,8 +156,10 @@ void check_units(const Plan& plan, NodeId nodes) {
   }
   check(plan.units_leaving >= 0 && plan.units_leaving < 1e6, "plan: ", plan.units_leaving,
         " units may be on their way; it must be a number from 0 on");
-  check(plan.bucket_elements >= 0 && plan.bucket_elements % 2048 == 0, "plan: a bucket of ",
-        plan.bucket_elements,
+  constexpr int64_t max_bucket = int64_t{1} << 40;
+  check(plan.bucket_elements >= 0 && plan.bucket_elements <= max_bucket &&
+            plan.bucket_elements % 2048 == 0,
+        "plan: a bucket of ", plan.bucket_elements,
         " elements; it must be a multiple of 2048, or 0 for an eighth of all");
   check(plan.update == UpdateTime::end || !plan.units.empty(),
         "plan: parameters are to be updated in backward, and it has no units of them");
@@ -174,18 +176,25 @@ void check_units(const Plan& plan, NodeId nodes) {
 
 }  // namespace
 
+void take_homes(Plan& plan, const Plan& of) {
+  plan.units = of.units;
+  plan.update = of.update;
+  plan.units_leaving = of.units_leaving;
+  plan.bucket_elements = of.bucket_elements;
+}
+
 bool has_homes(const Plan& plan) {
   return std::ranges::any_of(
       plan.units, [](const PlannedUnit& u) { return u.parameters_away || u.gradients_away; });
 }
 
-std::vector<bool> homes_of(const Plan& plan) {
-  std::vector<bool> all;
+std::vector<int64_t> homes_of(const Plan& plan) {
+  std::vector<int64_t> all;
   if (!uses_homes(plan)) return all;
-  all.push_back(plan.update == UpdateTime::backward);
+  all.push_back(plan.bucket_elements);
+  all.push_back(plan.update == UpdateTime::backward ? 1 : 0);
   for (const PlannedUnit& unit : plan.units) {
-    all.push_back(unit.parameters_away);
-    all.push_back(unit.gradients_away);
+    all.push_back((unit.parameters_away ? 1 : 0) + (unit.gradients_away ? 2 : 0));
   }
   return all;
 }

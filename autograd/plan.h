@@ -124,15 +124,17 @@ inline Placement placement_of(const Plan& plan, ValueId v) {
 // How a value is offloaded; all rows, to the host, if the plan does not say.
 Offload offload_of(const Plan&, ValueId);
 
+// Gives the plan the units of another one for the same tape, and when they are updated.
+void take_homes(Plan&, const Plan& of);
 // Whether parameters or gradients live on the host.
 bool has_homes(const Plan&);
 // Whether they do, or some are updated in backward.
 inline bool uses_homes(const Plan& plan) {
   return plan.update == UpdateTime::backward || has_homes(plan);
 }
-// What of each unit lives on the host, and whether it is updated in backward: on plans of one model
-// where this is equal, work beside its steps takes equal memory.
-std::vector<bool> homes_of(const Plan&);
+// What of each unit lives on the host, whether it is updated in backward, and the buckets of state:
+// by plans of one model where this is equal, work beside its steps takes equal memory.
+std::vector<int64_t> homes_of(const Plan&);
 // By their numbers, which parameters live on the host; empty if none do.
 std::vector<bool> parameters_away(const Plan&);
 

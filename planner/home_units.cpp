@@ -138,17 +138,23 @@ std::vector<bool> staying_units(const std::vector<size_t>& bytes, size_t room) {
 
 // What is copied before a unit's backward: of a unit that is away, or state of any.
 void place_fetches(Plan& plan, NodeId nodes, int ahead) {
-  std::vector<PlannedUnit*> moving;
+  std::vector<PlannedUnit*> moving, coming;  // in backward, and in forward
   for (PlannedUnit& unit : plan.units) {
     const bool is_away = unit.parameters_away || unit.gradients_away;
     if (is_away || plan.update == UpdateTime::backward) moving.push_back(&unit);
+    if (unit.parameters_away) coming.push_back(&unit);
+  }
+  for (size_t i = 0; i < coming.size(); ++i) {
+    const auto before = static_cast<size_t>(ahead);
+    coming[i]->forward_fetch = before == 0  ? coming[i]->first
+                               : i < before ? 0
+                                            : coming[i - before]->first;
   }
   const auto count = static_cast<int>(moving.size());
   for (int i = 0; i < count; ++i) {
     PlannedUnit& unit = *moving[static_cast<size_t>(i)];
-    unit.forward_fetch = i < ahead ? 0 : moving[static_cast<size_t>(i - ahead)]->first;
     unit.backward_fetch = i + ahead >= count ? nodes : moving[static_cast<size_t>(i + ahead)]->last;
-    if (ahead == 0) unit.forward_fetch = unit.first, unit.backward_fetch = unit.last;
+    if (ahead == 0) unit.backward_fetch = unit.last;
   }
 }
 
@@ -200,6 +206,10 @@ void place_homes(Plan& plan, const Program& program, const HomesByHand& by_hand)
   if (last != plan.units.rend()) last->stays = true;  // no unit that is away comes between
   if (plan.units.back().last == nodes - 1) plan.units.back().all_in_forward = true;
   place_fetches(plan, nodes, by_hand.ahead);
+  const bool has_state_there = std::ranges::any_of(plan.units, &PlannedUnit::gradients_away);
+  if (has_state_there && plan.optimizer_state == OptimizerState::device) {
+    plan.optimizer_state = OptimizerState::streamed;
+  }
 }
 
 }  // namespace spool

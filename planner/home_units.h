@@ -26,6 +26,7 @@ struct HomesByHand {
 // stay: first what is much larger or smaller than most, as an embedding and a head are, whose
 // copies have little to hide under; then as many others as fit, evenly spaced, so that each copy
 // has the time of the units between.
+// State on the device becomes streamed where what is trained is away.
 void place_homes(Plan&, const Program&, const HomesByHand&);
 
 }  // namespace spool

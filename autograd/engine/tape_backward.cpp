@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "spool/autograd/engine/final_gradients.h"
 #include "spool/autograd/fingerprint.h"
@@ -93,6 +94,7 @@ void Tape::walk_backward() {
     final_gradients.after_backward(id);
   }
   final_gradients.end();
+  if (homes_) std::exchange(homes_, nullptr)->end_tape();  // before any update at the end
   if (options_.offloader) options_.offloader->end_backward();
 }
 

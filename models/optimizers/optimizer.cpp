@@ -153,9 +153,8 @@ void Optimizer::prepare(int64_t t, double learning_rate) {
 
 void Optimizer::check_update(const Tensor& random) const {
   if (!measures_ahead_) check_whole();  // else backward has begun the update
+  check_prepared(random);
   const char* const who = rule_->name();
-  check(prepared_ > 0, who, ": the step has no number and no learning rate; call prepare() before ",
-        "each update(), or step() for both");
   const auto has_gradient = [](const Parameter* p) { return bool(p->grad); };
   check(own_ || measures_ahead_ || std::ranges::any_of(parameters_, has_gradient), who,
         ": no parameter has a gradient; run backward of a loss that depends on them before ",
@@ -164,7 +163,12 @@ void Optimizer::check_update(const Tensor& random) const {
     check(!p->grad || p->grad.shape() == p->gathered().shape, who, ": the gradient of ", p->name,
           " is ", p->grad.spec(), ", and the parameter is ", p->gathered());
   }
-  check(rounding_ == Rounding::nearest || random, who,
+}
+
+void Optimizer::check_prepared(const Tensor& random) const {
+  check(prepared_ > 0, rule_->name(), ": the step has no number and no learning rate; call ",
+        "prepare() before each update(), or step() for both; and before backward, if that updates");
+  check(rounding_ == Rounding::nearest || random, rule_->name(),
         ": stochastic rounding needs a random state");
 }
 
@@ -248,6 +252,7 @@ View Optimizer::squares_of(size_t parameter) const {
 
 void Optimizer::begin_final() {
   check_whole();
+  if (homes_->updates_in_backward()) check_prepared(random_);
   launch(Fill{.out = squares_}, stream_);
   measures_ahead_ = true;
 }

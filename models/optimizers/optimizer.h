@@ -148,6 +148,7 @@ class Optimizer : private GradientUser {
   void make_ready();
   void check_whole() const;
   void check_update(const Tensor& random) const;
+  void check_prepared(const Tensor& random) const;
   void measure_gradients();
   void free_gradients();
   UpdateStep::Scalars scalars(const Tensor& clip, const Tensor& random) const;

@@ -48,7 +48,10 @@ Buckets buckets_of(const std::vector<StateRows::Part>& parts, const OwnRow* own,
     if (bucket_elements == 0) bucket_elements = Buckets::usual_size(elements);
     return {ranges, begins, elements, bucket_elements};
   }
-  return bucket_elements > 0 ? Buckets::of_size(ranges, bucket_elements) : Buckets(ranges);
+  const Buckets usual(ranges);
+  if (bucket_elements == 0) return usual;
+  const int64_t all = std::max(usual.elements(), weights_granule);
+  return Buckets::of_size(ranges, std::min(bucket_elements, all));
 }
 
 // The slices of an own row, of which the first elements have their state on the device.
@@ -253,7 +256,12 @@ void StateRows::initialise() {
   const Tensor memory({Shape{host_buckets_.bucket_elements()}}, device_,
                       {.name = "optimizer bucket", .purpose = Purpose::optimizer});
   enqueue_whole([&] {
-    for (const Buckets::Bucket& bucket : host_buckets_.all()) copy_masters(memory, bucket);
+    const auto is_at_home = [this](const Buckets::Slice& slice) {
+      return bool(parameters_[on_host_[slice.part].range.parameter]->home);
+    };
+    for (const Buckets::Bucket& bucket : host_buckets_.all()) {
+      if (!std::ranges::all_of(bucket.slices, is_at_home)) copy_masters(memory, bucket);
+    }
   });
   make_masters_on_host();
 }

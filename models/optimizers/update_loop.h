@@ -89,7 +89,7 @@ class UpdateLoop {
   Buckets here_;                     // of the state on the device
   std::vector<size_t> row_begins_;   // of each row in a slot, in bytes per element
   size_t element_bytes_ = 0;         // of all rows
-  size_t parameter_bytes_ = 0;       // of one element, if any is away
+  size_t parameter_bytes_ = 0;       // of one element, if anything may be away
   size_t gradient_bytes_ = 0;        // during an update, the most of those on the host
   Tensor schedule_, clip_, random_;  // the host's copies, if it updates
   std::vector<int64_t> unused_;      // during an update: remaining elements of each parameter

@@ -13,7 +13,7 @@
 namespace spool {
 
 std::function<size_t(const Plan&)> other_peak_of(const RunSteps& run) {
-  using Key = std::tuple<OptimizerState, size_t, std::vector<bool>>;
+  using Key = std::tuple<OptimizerState, size_t, std::vector<int64_t>>;
   if (!run.others) return {};
   const auto known = std::make_shared<std::map<Key, size_t>>();
   return [run, known](const Plan& plan) {

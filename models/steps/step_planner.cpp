@@ -47,7 +47,9 @@ SearchResult StepPlanner::compared(SearchResult result, size_t limit) {
   if (!all.own_is_nominal() || !all.levers.placement) result.rehearsals += kept.rehearsals;
   // No bound is known if copies are set by hand: how they overlap with work is open.
   const Plan& fixed = all.levers.fixed;
-  if (fixed.optimizer_state != OptimizerState::device || offloads(fixed)) result.lower_bound = 0;
+  const bool has_copies =
+      fixed.optimizer_state != OptimizerState::device || offloads(fixed) || uses_homes(fixed);
+  if (has_copies) result.lower_bound = 0;
   // Measured kernels of chunks that were not rehearsed may be faster than the bound assumes.
   const double seconds = result.found.seconds;
   if (machine_.kernels && seconds > 0) result.lower_bound = std::min(result.lower_bound, seconds);

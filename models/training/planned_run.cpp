@@ -150,10 +150,11 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
   const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
   const auto sharers = static_cast<size_t>(std::max(o.ranks_here, 1));
   const bool has_homes = o.policy.parameters_on_device.has_value();
-  const size_t usual = device_memory({DeviceType::cpu}) / 2 / sharers;
-  // What lives on the host by hand takes what it needs.
+  const size_t all = device_memory({DeviceType::cpu}) / sharers;
+  // What lives on the host by hand takes what it needs; a machine that is not here has no limit.
   const bool takes_all = has_homes && !is_given("host-memory");
-  const size_t host = takes_all ? MetaStream::unlimited : o.host_memory.value_or(usual);
+  const size_t needed = o.host_memory ? MetaStream::unlimited : all;
+  const size_t host = takes_all ? needed : o.host_memory.value_or(all / 2);
   Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
                  .loss_chunk = !o.resume && !is_given("chunk-loss") && !o.training.shards,
                  .regions = !o.resume && !is_given("chunk-mlp") && !o.training.shards,

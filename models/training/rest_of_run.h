@@ -44,7 +44,7 @@ class RestOfRun {
   SampleLength sample_;
   Machine machine_;
   // The place of the state, homes, rows.
-  using Key = std::tuple<OptimizerState, size_t, std::vector<bool>, int64_t, int64_t>;
+  using Key = std::tuple<OptimizerState, size_t, std::vector<int64_t>, int64_t, int64_t>;
   std::map<Key, MemoryStats> known_;
 };
 

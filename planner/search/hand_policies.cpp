@@ -136,7 +136,9 @@ Plan HandPolicies::plan_of(const Flags& flags) const {
       .mlp_chunk = flags.mlp_rows < mlp_extent_ ? flags.mlp_rows : 0,
       .in_chunks = nodes_in_chunks(levers_.fixed)};
   set_recompute(policy, recomputed_lists[flags.list]);
-  return plan_from_policy(policy, step_.machine, *measured_.program, step_.rehearse_tape);
+  Plan plan = plan_from_policy(policy, step_.machine, *measured_.program, step_.rehearse_tape);
+  take_homes(plan, levers_.fixed);
+  return plan;
 }
 
 Trials::Trial& HandPolicies::trial(const Flags& flags) {

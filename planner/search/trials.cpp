@@ -57,7 +57,8 @@ Trials::Trial& Trials::of(Plan plan, int64_t loss_rows) {
 
 // With all of the state on the device, other work takes no fewer bytes than with a part of it.
 size_t Trials::other_peak(const Plan& plan, size_t live) const {
-  Plan most{.optimizer_state = plan.optimizer_state, .units = plan.units, .update = plan.update};
+  Plan most{.optimizer_state = plan.optimizer_state};
+  take_homes(most, plan);
   if (plan.state_bytes_on_device > 0) most.state_bytes_on_device = MetaStream::unlimited;
   const size_t bytes = step_.other_peak(most);
   return bytes <= live ? bytes : step_.other_peak(plan);

@@ -36,6 +36,11 @@ Levers levers_of(const StepDescription& step, const StepRequest& request, const 
   if (levers.placement) levers.offload_to = choose.offload_to;
   levers.host_bytes = choose.host_bytes;
   levers.fixed = request.plan ? *request.plan : plan_step(step, policy, machine);
+  if (levers.placement && levers.fixed.bucket_elements > 0 && !request.plan) {
+    Policy tight = policy;  // the buckets of a small budget have to fit beside little else
+    tight.block = true;
+    levers.fixed.bucket_elements = plan_step(step, tight, machine).bucket_elements;
+  }
   return levers;
 }
 
