@@ -70,15 +70,15 @@ class Versions(Folder):
 
     def test_a_plan_of_a_later_one_is_refused_by_its_number(self):
         file = self.folder / "plan.json"
-        ranks = ["--ranks", 2, "--accumulate", 2]  # a plan of ranks has the latest version
-        self.assertEqual(spool("plan", *SHAPE, *ranks, "--save-plan", file)[0], 0)
+        homes = ["--parameters", "host"]  # a plan with units has the latest version
+        self.assertEqual(spool("plan", *SHAPE, *homes, "--save-plan", file)[0], 0)
         plan = json.loads(file.read_text())
-        self.assertEqual(spool("plan", *SHAPE, *ranks, "--plan", file)[0], 0)
+        self.assertEqual(spool("plan", *SHAPE, "--plan", file)[0], 0)
         later = plan["spool_plan"] + 1
         file.write_text(json.dumps(plan | {"spool_plan": later, "more": 1}))
         said = [f"is a plan of version {later}", f"reads versions up to {later - 1}"]
-        self.refused(spool("plan", *SHAPE, *ranks, "--plan", file), 1, *said)
-        self.refused(self.train(*ranks, "--plan", file, "--dry-run"), 1, *said)
+        self.refused(spool("plan", *SHAPE, "--plan", file), 1, *said)
+        self.refused(self.train("--plan", file, "--dry-run"), 1, *said)
         self.refused(spool("info", file), 1, *said)
 
 
