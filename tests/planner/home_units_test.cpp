@@ -224,7 +224,7 @@ TEST(PlacedHomes, AreFetchedSoManyUnitsThatAreAwayBefore) {
   }
 }
 
-// Units that stay are not counted, but for what is updated in backward.
+// Units that stay are not counted, but in the backward of what is updated there.
 TEST(PlacedHomes, CountUnitsThatMove) {
   const spool::Program program = program_of({.blocks = 4});
   Plan plan;
@@ -237,7 +237,7 @@ TEST(PlacedHomes, CountUnitsThatMove) {
   EXPECT_EQ(plan.units[2].backward_fetch, plan.units[4].last);
   by_hand.update = UpdateTime::backward;
   place_homes(plan, program, by_hand);
-  EXPECT_EQ(plan.units[4].forward_fetch, plan.units[3].first);
+  EXPECT_EQ(plan.units[4].forward_fetch, plan.units[2].first);
   EXPECT_EQ(plan.units[3].backward_fetch, plan.units[4].last);
 }
 

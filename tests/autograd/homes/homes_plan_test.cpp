@@ -10,10 +10,11 @@ constexpr size_t plenty = size_t{16} << 20;
 constexpr int blocks = 4;
 const NetForm form{.blocks = blocks};
 
+// A unit is one block of memory, which has the name of its first parameter.
 Names names_of_units(int first, int last) {
   Names all;
   for (int u = std::max(first, 0); u <= std::min(last, blocks + 1); ++u) {
-    all.merge(HomesNet::names_of(form, u));
+    all.insert(*HomesNet::names_of(form, u).rbegin());
   }
   return all;
 }
@@ -34,7 +35,7 @@ TEST(PlannedHomes, AreFetchedSoManyUnitsAheadAndFreedAfterTheirNodes) {
     run.run_tapes();
     EXPECT_EQ(probes, 2 * blocks);
     EXPECT_TRUE(run.on_device(Purpose::parameter).empty());
-    for (const char* name : {"in", "0.up", "3.down"}) {
+    for (const char* name : {"in", "0.up", "3.up"}) {
       EXPECT_EQ(run.allocated(Purpose::parameter, name), 3) << name;  // one as it was drawn
     }
     // The last is freed as backward begins, unless that fetches it.
