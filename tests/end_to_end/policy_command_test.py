@@ -213,6 +213,15 @@ class Policies(Folder):
         self.planned(*words, "--parameters", "host", "--host-memory", report["host_bytes"])
         self.assertIn("units on the host", many)
 
+    def test_a_search_keeps_homes_that_are_set_by_hand(self):
+        run = ["--model", "llama-3.2-1b", "--batch", 1, "--seq", 512, "--accumulate", 1, "--dtype", "bf16"]
+        run += ["--rounding", "stochastic", "--machine", "h100", "--clip", 0, "--parameters", "host"]
+        for update in ["end", "backward"]:
+            status, table, errors = spool("plan", *run, "--memory", "60GiB", "--update", update)
+            self.assertEqual(status, 0, errors)
+            self.assertIn(", updated in backward" if update == "backward" else "on the host", table)
+            self.assertRegex(table, r"parameters and gradients of (\d+) of \1 units on the host")
+
     def test_homes_that_contradict_other_settings_are_refused(self):
         host = ["--parameters", "host"]
         for words, parts in [

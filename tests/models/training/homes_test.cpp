@@ -253,7 +253,7 @@ TEST(TrainingHomes, AreRefusedOnRanksAndUpdatesInBackwardWithClipping) {
     expect_error(ErrorKind::invalid, words,
                  [&] { check_homes(describe_step(config).config, plan); });
   };
-  refused({"keep parameters on the device and update them at the end, or train on one rank"});
+  refused({"keep what is trained on the device and update it at the end, or train on one rank"});
   config.zero = 3;
   refused({"parameters that ranks store in parts", "not fetched from the host"});
   config = small();
