@@ -20,6 +20,11 @@ Homes::Homes(Parameters& parameters, HostLink& link, const Plan& plan, int64_t m
   check_units(plan, parameters);
   try {
     for (const PlannedUnit& unit : planned_) add_unit(unit);
+    host_->synchronize();  // its memory is there for copies
+    for (const Home& home : homes_) {
+      Parameter& p = *home.parameter;
+      if (p.home) p.data ? store(p) : void(p.data = Tensor::on_host(p.name));
+    }
   } catch (...) {
     leave();
     throw;
@@ -56,12 +61,13 @@ void Homes::add_unit(const PlannedUnit& planned) {
     Parameter& p = *home->parameter;
     const Spec spec = p.spec();
     p.home = unit.home.part(home->at, spec);
-    p.data ? store(p) : void(p.data = Tensor::on_host(p.name));
   }
 }
 
 Homes::~Homes() {
   forget();
+  wait_quietly(device_);  // whose graphs may have copies in them
+  wait_quietly(link_);
   leave();
 }
 

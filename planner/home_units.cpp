@@ -150,11 +150,9 @@ void place_fetches(Plan& plan, NodeId nodes, int ahead) {
                                : i < before ? 0
                                             : coming[i - before]->first;
   }
-  const auto count = static_cast<int>(moving.size());
-  for (int i = 0; i < count; ++i) {
-    PlannedUnit& unit = *moving[static_cast<size_t>(i)];
-    unit.backward_fetch = i + ahead >= count ? nodes : moving[static_cast<size_t>(i + ahead)]->last;
-    if (ahead == 0) unit.backward_fetch = unit.last;
+  for (size_t i = 0; i < moving.size(); ++i) {
+    const size_t after = i + static_cast<size_t>(ahead);
+    moving[i]->backward_fetch = after < moving.size() ? moving[after]->last : nodes;
   }
 }
 

@@ -11,7 +11,7 @@ std::vector<std::string> home_lines(const PlannedRun& run, const Machine& machin
   const Plan& plan = run.plans.step;
   if (std::string words = homes_in_words(plan); !words.empty()) lines.push_back(std::move(words));
   if (has_homes(plan) && std::holds_alternative<CpuArchitecture>(machine.architecture)) {
-    lines.push_back("a cpu's own processors copy them, within the same memory");
+    lines.emplace_back("a cpu's own processors copy them, within the same memory");
   }
   if (std::string words = link_in_words(run, machine); !words.empty()) {
     lines.push_back(std::move(words));
