@@ -59,8 +59,7 @@ void Homes::add_unit(const PlannedUnit& planned) {
                      {.name = first.name, .purpose = first.purpose()});
   for (const Home* home : unit.homes) {
     Parameter& p = *home->parameter;
-    const Spec spec = p.spec();
-    p.home = unit.home.part(home->at, spec);
+    p.home = unit.home.part(home->at, p.spec());
   }
 }
 

@@ -49,7 +49,7 @@ class GradientUser {
 class Homes final : public GradientSink {
  public:
   // Gives the parameters of the plan's units their homes in the link's memory.  Those that live
-  // there have no data yet, which comes by initialise(), or from a file.  All must outlive this.
+  // there and have no data get it by initialise(), or from a file.  All must outlive this.
   // `micro_batches`: of a step, whose gradients add up.
   Homes(Parameters&, HostLink&, const Plan&, int64_t micro_batches);
   // Waits for all copies.  The parameters have no data afterwards.
@@ -58,12 +58,10 @@ class Homes final : public GradientSink {
   // Before any step.
   void set_user(GradientUser*);
   bool updates_in_backward() const { return updates_; }
-  // Whether its gradients live on the host, or whether it is updated by copies of both, and so has
-  // all of its state there, too.
+  // Whether its gradients live on the host; and whether they or its data do, and so all of its
+  // state, too.
   bool has_gradient(const Parameter& p) const { return at(p) && at(p)->gradient_away; }
   bool is_away(const Parameter& p) const { return p.home || has_gradient(p); }
-  // Whether it has been updated in the backward of this step, or will be.
-  bool updates(const Parameter& p) const { return updates_ && at(p); }
   // On the host; absent if there is none.
   View gradient(const Parameter&) const;
   bool has_sum(const Parameter& p) const { return at(p) && at(p)->sum; }
@@ -111,8 +109,8 @@ class Homes final : public GradientSink {
   struct Unit {
     const PlannedUnit* planned = nullptr;
     std::vector<Home*> homes = {};
-    Tensor home = {},
-           data = {};  // the parameters one after another: i8, on the host and the device
+    // The parameters one after another: i8, on the host and on the device.
+    Tensor home = {}, data = {};
     bool has_data = false, has_sums = false, has_state = false;  // on the device
     bool is_waited_for = true, is_read = false;
     Event arrived = {};
