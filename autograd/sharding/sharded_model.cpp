@@ -22,11 +22,6 @@ class Declaring {
   Stream& stream_;
 };
 
-std::unique_ptr<StepModel> declared(const ShardedModel::Make& make, Stream& stream) {
-  const Declaring declaring(stream);
-  return make(stream);
-}
-
 // Parameters as the model declares them, while its ops are recorded.
 class AsDeclared {
  public:
@@ -90,6 +85,11 @@ std::vector<const Parameter*> parameters_of(const Program& program) {
 
 }  // namespace
 
+std::unique_ptr<StepModel> make_declared(const ShardedModel::Make& make, Stream& stream) {
+  const Declaring declaring(stream);
+  return make(stream);
+}
+
 RecordedLoss record_loss(StepModel& model, Stream& stream) {
   return recorded_of(
       model.parameters(), [&](Tape& tape) { return model.loss(tape); }, {.backward_follows = true},
@@ -124,7 +124,7 @@ Var ShardedPass::apply(Tape& tape, const std::vector<Tensor>& given) const {
 ShardedModel::ShardedModel(const Make& make, Choose choose, const MeshAxes& mesh, Stream& stream,
                            bool in_flat_parts)
     : ranks_(mesh, stream),
-      model_(declared(make, stream)),
+      model_(make_declared(make, stream)),
       choose_(std::move(choose)),
       in_flat_parts_(in_flat_parts) {
   RecordedLoss recorded = record_loss(*model_, stream);

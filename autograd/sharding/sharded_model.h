@@ -91,4 +91,7 @@ class ShardedModel final : public StepModel {
   uint64_t times_ = 0;  // that it was applied
 };
 
+// A model that declares its parameters alone, which have no memory yet.
+std::unique_ptr<StepModel> make_declared(const ShardedModel::Make&, Stream&);
+
 }  // namespace spool

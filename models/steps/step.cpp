@@ -25,25 +25,9 @@ constexpr const char* trained_by_ranks =
     "device to device; keep what is trained on the device and update it at the end, or train on "
     "one rank";
 
-// Parameters are declared alone while it lives.
-class DeclaredAlone {
- public:
-  explicit DeclaredAlone(Stream& stream) : stream_(stream) { stream.declare_parameters(true); }
-  ~DeclaredAlone() { stream_.declare_parameters(false); }
-  DeclaredAlone(const DeclaredAlone&) = delete;
-  DeclaredAlone& operator=(const DeclaredAlone&) = delete;
-
- private:
-  Stream& stream_;
-};
-
 std::unique_ptr<StepModel> make_with_homes(const StepDescription& step, Stream& stream,
                                            const std::vector<bool>& away) {
-  std::unique_ptr<StepModel> model;
-  {
-    const DeclaredAlone declared(stream);
-    model = step.make_model(stream);
-  }
+  std::unique_ptr<StepModel> model = make_declared(step.make_model, stream);
   model->parameters().allocate_declared(away);
   return model;
 }
